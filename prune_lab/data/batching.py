@@ -176,8 +176,9 @@ class EncodedCorpus:
 class TokenBatches(IterableDataset[Batch]):
     """The batches of one rank, epoch by epoch; a ``DataLoader`` wraps it with ``batch_size=None``.
 
-    Loader workers share the batches of an epoch so that the loader gives them in the order of the plan, whatever their number.
-    Workers are copies: call :meth:`set_epoch` before an iteration starts, and let them not outlive an epoch (``persistent_workers=False``).
+    Loader workers share the batches of an epoch so that the loader gives them in the order of the plan, whatever their
+    number. Workers are copies: call :meth:`set_epoch` before an iteration starts, and let them not outlive an epoch
+    (``persistent_workers=False``).
 
     Args:
         corpus: the sentences.
@@ -240,9 +241,8 @@ class TokenBatches(IterableDataset[Batch]):
         if len(dropped := self.plan.dropped):
             lines = ", ".join(str(number) for number in self.corpus.line_numbers[dropped[:_LINES_SHOWN]])
             more = ", ..." if len(dropped) > _LINES_SHOWN else ""
-            messages.append(
-                f"left out {len(dropped)} sentence pairs longer than max_tokens={self._max_tokens} with their end mark (lines {lines}{more})"
-            )
+            too_long = f"longer than max_tokens={self._max_tokens} with their end mark"
+            messages.append(f"left out {len(dropped)} sentence pairs {too_long} (lines {lines}{more})")
         return messages
 
 

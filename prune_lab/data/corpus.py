@@ -31,9 +31,8 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not any(source.strip() and target.strip() for source, target in self.pairs):
-            raise ValueError(
-                f"{self.name}: none of the {len(self.pairs)} pairs of {self.origin} has text on both sides; at least one must"
-            )
+            count = f"none of the {len(self.pairs)} pairs of {self.origin}"
+            raise ValueError(f"{self.name}: {count} has text on both sides; at least one must")
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -86,8 +85,8 @@ def check_line_counts(source_path: str | Path, num_sources: int, target_path: st
 def read_lines(path: str | Path) -> list[str]:
     """Reads the lines of a UTF-8 text file, plain or gzip.
 
-    Only a newline ends a line, as for the tools that made the file: U+2028, form feeds and the like are part of the text. A carriage
-    return before the newline and a byte order mark are left out, and the last line needs no newline.
+    Only a newline ends a line, as for the tools that made the file: U+2028, form feeds and the like are part of the
+    text. A carriage return before the newline and a byte order mark are left out, and the last line needs no newline.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -99,7 +98,9 @@ def read_lines(path: str | Path) -> list[str]:
     except UnicodeDecodeError as error:
         line_number = content.count(b"\n", 0, error.start) + 1
         byte = content[error.start]
-        raise ValueError(f"{path} is not UTF-8: line {line_number} holds the byte 0x{byte:02x} ({error.reason})") from None
+        raise ValueError(
+            f"{path} is not UTF-8: line {line_number} holds the byte 0x{byte:02x} ({error.reason})"
+        ) from None
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()

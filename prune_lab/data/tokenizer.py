@@ -1,12 +1,12 @@
 """Tokenizers: lines of text to ids and back, as byte-pair encoding or plain words, kept in one JSON file.
 
-Both sides of a tokenizer use the same four marks: padding 0, begin 1, end 2, unknown 3. Their names in the vocabulary hold a space,
-which no piece of text can hold, so a text with ``<pad>`` or ``</s>`` in it is read as the characters it is made of.
+Both sides of a tokenizer use the same four marks: padding 0, begin 1, end 2, unknown 3. Their names in the vocabulary
+hold a space, which no piece of text can, so ``<pad>`` or ``</s>`` in a text is read as the characters it is made of.
 
-What comes back from ``decode`` is the line after normalisation: Unicode NFC, every run of white space one space, none at the ends.
-Characters (``bpe``) or words (``words``) that training text did not have become the unknown id and are shown as ``⁇``; neighbouring
-unknown characters of one word share one id. The character ``▁`` (U+2581) marks the start of a word inside ``bpe`` pieces;
-in text it is read as ``_``.
+What comes back from ``decode`` is the line after normalisation: Unicode NFC, every run of white space one space, none
+at the ends. Characters (``bpe``) or words (``words``) that training text did not have become the unknown id and are
+shown as ``⁇``; neighbouring unknown characters of one word share one id. The character ``▁`` (U+2581) marks the start
+of a word inside ``bpe`` pieces; in text it is read as ``_``.
 """
 
 import hashlib
@@ -76,12 +76,13 @@ class Tokenizer:
             pairs: (source, target) lines.
             kind: ``bpe`` (pieces of words) or ``words`` (what stands between spaces).
             joint: one vocabulary for both sides, else one each.
-            vocab_size: most entries of a vocabulary, the four marks included. At most half of them are single characters (``bpe``).
+            vocab_size: most entries of a vocabulary, the four marks included. At most half of them are single
+                characters (``bpe``).
             source_vocab_size: in place of ``vocab_size`` for the source side; only with ``joint=False``.
             target_vocab_size: the same for the target side.
             min_frequency: how often a merge (``bpe``) or a word (``words``) must occur to be an entry.
-            split_punctuation: punctuation that follows a letter or digit starts a new piece (``bpe``): right for raw text,
-                not needed for text whose tokens stand between spaces.
+            split_punctuation: punctuation that follows a letter or digit starts a new piece (``bpe``): right for raw
+                text, not needed for text whose tokens stand between spaces.
 
         Raises:
             ValueError: an unknown kind, a size that leaves no room for text, sizes per side with a joint vocabulary.
@@ -89,13 +90,17 @@ class Tokenizer:
         if kind not in KINDS:
             raise ValueError(f"tokenizer kind {kind!r} is unknown; allowed: {', '.join(KINDS)}")
         if joint and (source_vocab_size is not None or target_vocab_size is not None):
-            raise ValueError("source_vocab_size and target_vocab_size need joint=False; a joint vocabulary takes vocab_size")
+            raise ValueError(
+                "source_vocab_size and target_vocab_size need joint=False; a joint vocabulary takes vocab_size"
+            )
         if min_frequency < 1:
             raise ValueError(f"min_frequency is {min_frequency}; it must be at least 1")
         sizes = {"source": source_vocab_size or vocab_size, "target": target_vocab_size or vocab_size}
         for side, size in sizes.items():
             if size < len(MARKS) + 2:
-                raise ValueError(f"the {side} vocabulary has size {size}; it must be at least {len(MARKS) + 2}, marks included")
+                raise ValueError(
+                    f"the {side} vocabulary has size {size}; it must be at least {len(MARKS) + 2}, marks included"
+                )
         pairs = list(pairs)
         texts = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
         if joint:
@@ -187,7 +192,9 @@ class Tokenizer:
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is no prune_lab tokenizer: {_first_line(error)}") from error
         if expected_hash is not None and tokenizer.hash != expected_hash:
-            raise ValueError(f"tokenizer {path} has hash {tokenizer.hash}, but the model was trained with {expected_hash}")
+            raise ValueError(
+                f"tokenizer {path} has hash {tokenizer.hash}, but the model was trained with {expected_hash}"
+            )
         return tokenizer
 
 
