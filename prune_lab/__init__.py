@@ -1,0 +1,1 @@
+"""prune_lab: a laboratory for attention heads in encoder-decoder Transformers."""

@@ -1,0 +1,59 @@
+"""The one place that computes attention: a fused path, and an explicit one for when the weights are wanted.
+
+Shapes: B batch, H heads, T query positions, S key positions, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from prune_lab.attention.masks import AttentionMask
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: AttentionMask,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Scaled dot-product attention (Vaswani 2017, arXiv 1706.03762, eq. 1).
+
+    Args:
+        query: [B, H, T, K].
+        key: [B, H, S, K].
+        value: [B, H, S, K].
+        mask: where attention is allowed.
+        scale: factor on the scores, 1/sqrt(K) of the unpruned model.
+        dropout: probability with which an attention weight is dropped (pass 0 in evaluation).
+        need_weights: use the explicit path and return the weights.
+
+    Returns:
+        the attended values [B, H, T, K], and the weights before dropout [B, H, T, S] or None.
+    """
+    if need_weights:
+        return _attend_explicitly(query, key, value, mask, scale=scale, dropout=dropout)
+    if mask.causal and mask.allowed is not None:
+        mask = AttentionMask(mask.dense(query.shape[-2], key.shape[-2], query.device))
+    output = functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask.allowed, dropout_p=dropout, is_causal=mask.causal, scale=scale
+    )
+    return output, None
+
+
+def _attend_explicitly(
+    query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float, dropout: float
+) -> tuple[Tensor, Tensor]:
+    scores = query @ key.transpose(-2, -1) * scale
+    allowed = mask.dense(query.shape[-2], key.shape[-2], query.device)
+    if allowed is not None:
+        scores = scores.masked_fill(~allowed, -math.inf)
+    weights = torch.softmax(scores, dim=-1)
+    return functional.dropout(weights, dropout, training=dropout > 0) @ value, weights

@@ -1,0 +1,49 @@
+"""Short names of the attention variants. A stored model names its variant by these, never by an import path.
+
+A new variant is one file beside this one, one line here, and one file in ``conf/attention/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from prune_lab.attention.contract import Attention
+from prune_lab.attention.multi_head import MultiHeadAttention
+from prune_lab.heads import KINDS
+
+ATTENTION: dict[str, type[Attention]] = {
+    "multi_head": MultiHeadAttention,
+}
+
+
+def attention_of_kind(attention: str | Mapping[str, Any], kind: str) -> tuple[str, dict[str, Any]]:
+    """The variant's name and options for one kind of site.
+
+    Args:
+        attention: a name, ``{"name":, "options":}``, or a mapping from kind of site (``encoder.self`` ...) to either.
+        kind: the kind of site.
+
+    Raises:
+        ValueError: an unknown name, key or kind.
+    """
+    if isinstance(attention, Mapping) and not set(attention) <= {"name", "options"}:
+        unknown = set(attention) - set(KINDS)
+        if unknown or set(attention) != set(KINDS):
+            raise ValueError(f"attention: keys {sorted(attention)}; allowed are name and options, or all of {', '.join(KINDS)}")
+        attention = attention[kind]
+    if isinstance(attention, str):
+        attention = {"name": attention}
+    name, options = attention.get("name"), dict(attention.get("options") or {})
+    if name not in ATTENTION:
+        raise ValueError(f"attention: {name!r} is unknown; allowed are {', '.join(sorted(ATTENTION))}")
+    return name, options
+
+
+def build_attention(attention: str | Mapping[str, Any], *, kind: str, **sizes: Any) -> Attention:
+    """Build the block of one site; `sizes` are what every variant takes (d_model, num_heads, head_dim, cross, bias, dropout, rotary)."""
+    name, options = attention_of_kind(attention, kind)
+    try:
+        return ATTENTION[name](**sizes, **options)  # type: ignore[call-arg]
+    except TypeError as error:
+        raise ValueError(f"attention.options of {name}: {sorted(options)} not all known ({error})") from error

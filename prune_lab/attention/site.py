@@ -1,0 +1,101 @@
+"""A site in a model: its attention block, its heads' original numbers, its mask and its gates.
+
+Shapes: B batch, T query positions, D model width, H heads that remain at the site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prune_lab.attention.contract import Attention, AttentionOutput
+from prune_lab.attention.masks import AttentionMask
+
+
+class AttentionSite(nn.Module):
+    """One attention block and what is known of its heads.
+
+    A masked head has its gate held at zero; it stays in the weights, yet counts as gone everywhere (`heads`, penalty, scores).
+
+    Args:
+        name: the site, for instance ``decoder.0.cross``.
+        attention: the block.
+        numbers: original numbers of the block's heads, ascending.
+
+    Attributes:
+        gate: a gate module that gives [H] factors, or None.
+        head_mask: [H] booleans, False for masked heads; saved with the model, and no optimiser sees it.
+    """
+
+    head_mask: Tensor
+
+    def __init__(self, name: str, attention: Attention, numbers: Sequence[int]) -> None:
+        super().__init__()
+        self.name = name
+        self.attention = attention
+        self.numbers = list(numbers)
+        self.gate: nn.Module | None = None
+        self.register_buffer("head_mask", torch.ones(len(self.numbers), dtype=torch.bool))
+        self._masked = False
+
+    def forward(
+        self,
+        query: Tensor,
+        key_value: Tensor,
+        mask: AttentionMask,
+        cache: Any | None = None,
+        head_gates: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> AttentionOutput:
+        """Attend with mask and gates applied.
+
+        Args:
+            query: [B, T, D].
+            key_value: [B, S, D].
+            mask: where attention is allowed.
+            cache: this site's cache, or None.
+            head_gates: more factors on the heads, [H], [B, H] or [B, H, T], multiplied with the site's own; criteria use them.
+            need_weights: also return the attention weights [B, H, T, S].
+        """
+        gates = self.gates(query.dtype)
+        if head_gates is not None:
+            if gates is not None:
+                gates = gates[:, None] if head_gates.dim() == 3 else gates
+                head_gates = head_gates * gates
+            gates = head_gates
+        return self.attention(query, key_value, mask, cache, gates, need_weights)
+
+    def gates(self, dtype: torch.dtype | None = None) -> Tensor | None:
+        """The factors [H] that this site's mask and gates put on its heads now, or None where they are all 1 by nature."""
+        gates = None if self.gate is None or not self.numbers else self.gate()
+        if self._masked:
+            gates = self.head_mask.to(self.attention.head_matrices()[1].dtype) if gates is None else gates * self.head_mask
+        return gates if gates is None or dtype is None else gates.to(dtype)
+
+    def heads(self) -> list[int]:
+        """Original numbers of the live heads: those that are neither removed nor masked."""
+        return [number for number, live in zip(self.numbers, self.head_mask.tolist(), strict=True) if live]
+
+    def mask_heads(self, kept: Sequence[int]) -> None:
+        """Mask every head whose original number is not in `kept`; masked heads stay masked."""
+        keep = torch.tensor([number in kept for number in self.numbers], dtype=torch.bool, device=self.head_mask.device)
+        self.head_mask &= keep
+        self._masked = not bool(self.head_mask.all())
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Remove every head whose original number is not in `kept`, in place."""
+        positions = [position for position, number in enumerate(self.numbers) if number in kept]
+        self.attention.keep_heads(positions)
+        self.numbers = [self.numbers[position] for position in positions]
+        index = torch.tensor(positions, dtype=torch.long, device=self.head_mask.device)
+        self.head_mask = self.head_mask[index]
+        self._masked = not bool(self.head_mask.all())
+        if self.gate is not None:
+            self.gate.keep_heads(positions)  # type: ignore[operator]
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        self._masked = not bool(self.head_mask.all())

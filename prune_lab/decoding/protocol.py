@@ -1,0 +1,30 @@
+"""What a decoder of translations must offer to greedy and beam search, whatever the model is.
+
+Shapes: N sentences, E hypotheses a sentence, V target vocabulary, S source positions.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class DecodingState(Protocol):
+    """The hypotheses of a batch, half way through decoding."""
+
+    def step(self, last_ids: Tensor) -> Tensor:
+        """Read the newest token of each hypothesis [N, E] and give the logits of the next one [N, E, V]."""
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis e of a sentence continue hypothesis parents[n, e] of the same sentence ([N, E], or [N, E'] to change their number)."""
+
+    def select(self, sentences: Tensor) -> None:
+        """Keep only these sentences (indices [M])."""
+
+
+class Stepper(Protocol):
+    """Encodes sources and starts decoding them."""
+
+    def start(self, source_ids: Tensor) -> DecodingState:
+        """Encode [N, S] and begin with one hypothesis a sentence."""

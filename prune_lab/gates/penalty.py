@@ -1,0 +1,68 @@
+"""Penalties on open gates.
+
+Shapes: H heads of one site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from prune_lab.attention.site import AttentionSite
+
+
+class HasSites(Protocol):
+    """A model that knows its attention sites."""
+
+    def attention_sites(self) -> Mapping[str, AttentionSite]:
+        """The sites by name."""
+
+
+def expected_open(model: HasSites) -> Tensor:
+    """The expected number of open gates (scalar): the sum of P(open) over the live heads of all gated sites (Louizos 2018, eq. 9).
+
+    Raises:
+        ValueError: the model has no gates.
+    """
+    terms = []
+    for site in model.attention_sites().values():
+        if site.gate is not None and site.numbers:
+            terms.append((site.gate.p_open() * site.head_mask).sum())  # type: ignore[operator]
+    if not terms:
+        raise ValueError("gates: this model has none; add them with gates=hard_concrete, or model.add_gates('hard_concrete')")
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+class L0Penalty:
+    """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight (Voita 2019, eq. 5 to 7; weight per head).
+
+    Args:
+        weight: loss per open head, in nats per target token.
+        warmup_updates: updates over which the weight rises from 0.
+
+    Raises:
+        ValueError: a negative weight or warm-up.
+    """
+
+    def __init__(self, *, weight: float, warmup_updates: int = 0) -> None:
+        if weight < 0:
+            raise ValueError(f"penalty.weight: {weight}; allowed are numbers from 0")
+        if warmup_updates < 0:
+            raise ValueError(f"penalty.warmup_updates: {warmup_updates}; allowed are whole numbers from 0")
+        self.weight = weight
+        self.warmup_updates = warmup_updates
+
+    def weight_at(self, update: int) -> float:
+        """The weight in force at this update (counted from 0)."""
+        if update >= self.warmup_updates:
+            return self.weight
+        return self.weight * (update + 1) / (self.warmup_updates + 1)
+
+    def __call__(self, model: HasSites, update: int) -> Tensor:
+        """The loss term (scalar) of one update."""
+        return expected_open(model) * self.weight_at(update)

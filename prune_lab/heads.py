@@ -1,0 +1,178 @@
+"""The vocabulary of heads: sites, masks and scores.
+
+A **site** is one attention block, written ``encoder.0.self``, ``decoder.2.self`` or ``decoder.2.cross``. A **head** is a site and a number,
+``decoder.2.cross.5``; the number is always the one that the head had in the unpruned model. Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+KINDS = ("encoder.self", "decoder.self", "decoder.cross")
+
+
+class HasHeads(Protocol):
+    """Anything whose heads can be chosen: a model, or a record of one."""
+
+    def heads(self) -> dict[str, list[int]]:
+        """The live heads of each site, by original number."""
+
+    def original_heads(self) -> dict[str, int]:
+        """How many heads each site had in the unpruned model."""
+
+
+@dataclass(frozen=True, order=True)
+class HeadSite:
+    """One attention block of an encoder-decoder Transformer.
+
+    Attributes:
+        stack: ``encoder`` or ``decoder``.
+        layer: layer number, from 0.
+        attention: ``self`` or ``cross`` (the decoder alone has cross sites).
+    """
+
+    stack: str
+    layer: int
+    attention: str
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or self.layer < 0:
+            raise ValueError(f"site {self}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0")
+
+    @classmethod
+    def parse(cls, text: str) -> HeadSite:
+        """Read ``encoder.0.self`` and the like; ValueError for anything else."""
+        parts = text.split(".")
+        if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit()):
+            raise ValueError(f"site {text!r}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0")
+        return cls(parts[0], int(parts[1]), parts[2])
+
+    @property
+    def kind(self) -> str:
+        """``encoder.self``, ``decoder.self`` or ``decoder.cross``."""
+        return f"{self.stack}.{self.attention}"
+
+    def __str__(self) -> str:
+        return f"{self.stack}.{self.layer}.{self.attention}"
+
+
+@dataclass(frozen=True, order=True)
+class HeadId:
+    """One head: its site and the number it had in the unpruned model."""
+
+    site: HeadSite
+    head: int
+
+    @classmethod
+    def parse(cls, text: str) -> HeadId:
+        """Read ``decoder.2.cross.5``; ValueError for anything else."""
+        site, _, head = text.rpartition(".")
+        if not (head.isascii() and head.isdigit()):
+            raise ValueError(f"head {text!r}: a head is written SITE.NUMBER, for instance decoder.2.cross.5")
+        return cls(HeadSite.parse(site), int(head))
+
+    def __str__(self) -> str:
+        return f"{self.site}.{self.head}"
+
+
+def kind_of_site(site: str) -> str:
+    """The kind of a site given by name: ``encoder.0.self`` -> ``encoder.self``."""
+    return HeadSite.parse(site).kind
+
+
+def _checked(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, list[int]]:
+    """The choice as sorted lists of original head numbers; ValueError names an unknown site or a number out of range."""
+    original = model.original_heads()
+    checked: dict[str, list[int]] = {}
+    for site, numbers in heads.items():
+        if site not in original:
+            raise ValueError(f"site {site!r} is not in this model; it has {', '.join(original)}")
+        chosen = list(numbers)
+        for number in chosen:
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < original[site]:
+                raise ValueError(f"head {number!r} of {site}: allowed are whole numbers from 0 to {original[site] - 1}")
+        checked[site] = sorted(set(chosen))
+    return checked
+
+
+@dataclass(frozen=True)
+class HeadMask:
+    """Which heads of a model stay, for every site, by original number.
+
+    Build one with `removing` or `keeping`; both refer to original numbers, whatever was removed before.
+    """
+
+    kept: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def removing(cls, heads: Mapping[str, Iterable[int]], model: HasHeads) -> HeadMask:
+        """Remove these heads and keep all other live ones.
+
+        A head that is gone already gives a warning and changes nothing.
+
+        Raises:
+            ValueError: an unknown site, or a number outside the range that the unpruned model had.
+        """
+        live = model.heads()
+        removed = _checked(heads, model)
+        for site, numbers in removed.items():
+            gone = [number for number in numbers if number not in live[site]]
+            if gone:
+                warnings.warn(f"{site}: heads {gone} are gone already, live are {live[site]}", UserWarning, stacklevel=2)
+        return cls({site: tuple(head for head in heads_ if head not in removed.get(site, ())) for site, heads_ in live.items()})
+
+    @classmethod
+    def keeping(cls, heads: Mapping[str, Iterable[int]], model: HasHeads) -> HeadMask:
+        """Keep only these heads at the sites named; sites that are not named keep all their live heads.
+
+        Raises:
+            ValueError: an unknown site, a number out of range, or a head that is gone already.
+        """
+        live = model.heads()
+        kept = _checked(heads, model)
+        for site, numbers in kept.items():
+            gone = [number for number in numbers if number not in live[site]]
+            if gone:
+                raise ValueError(f"{site}: heads {gone} cannot be kept, they are gone already; live are {live[site]}")
+        return cls({site: tuple(kept.get(site, heads_)) for site, heads_ in live.items()})
+
+    @property
+    def num_kept(self) -> int:
+        """Remaining heads over all sites."""
+        return sum(len(heads) for heads in self.kept.values())
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """Plain lists, for JSON."""
+        return {site: list(heads) for site, heads in self.kept.items()}
+
+    def __iter__(self) -> Iterator[HeadId]:
+        for site, heads in self.kept.items():
+            for head in heads:
+                yield HeadId(HeadSite.parse(site), head)
+
+
+@dataclass(frozen=True)
+class HeadScores:
+    """What each live head is worth by one criterion: higher means keep.
+
+    Attributes:
+        values: site -> original head number -> score, in the order of the model's sites.
+        criterion: the criterion's name.
+        settings: the options that made the scores, and what they were measured on.
+    """
+
+    values: Mapping[str, Mapping[int, float]]
+    criterion: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, dict[int, float]]:
+        """``{site: {head: score}}``, live heads only."""
+        return {site: dict(heads) for site, heads in self.values.items()}
+
+    @property
+    def num_heads(self) -> int:
+        """How many heads have a score."""
+        return sum(len(heads) for heads in self.values.values())

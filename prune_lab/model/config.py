@@ -1,0 +1,177 @@
+"""The configuration of a model: plain JSON in and out, and everything about it that can be wrong is said here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from prune_lab.attention.registry import attention_of_kind
+from prune_lab.heads import KINDS
+
+FORMAT_VERSION = 1
+
+CHOICES = {
+    "activation": ("relu", "gelu", "swiglu"),
+    "norm": ("pre", "post"),
+    "positions": ("sinusoidal", "learned", "rotary"),
+}
+SIZES = ("source_vocab_size", "target_vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_heads", "decoder_heads")
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """What a model is made of.
+
+    Attributes:
+        source_vocab_size: entries of the source vocabulary.
+        target_vocab_size: entries of the target vocabulary.
+        d_model: model width D.
+        encoder_layers: layers of the encoder.
+        decoder_layers: layers of the decoder.
+        encoder_heads: heads at each encoder site of the unpruned model.
+        decoder_heads: heads at each decoder site of the unpruned model.
+        d_feed_forward: inner width of the feed-forward blocks.
+        dropout: probability for embeddings, sub-layer outputs and the inside of the feed-forward.
+        attention_dropout: probability for attention weights.
+        activation: `relu`, `gelu` or `swiglu` (Shazeer 2020, arXiv 2002.05202).
+        norm: `pre` (Xiong 2020, arXiv 2002.04745) or `post` (Vaswani 2017).
+        positions: `sinusoidal`, `learned` or `rotary`.
+        max_positions: longest sequence of learned positions.
+        share_embeddings: one table for source and target (a joint vocabulary).
+        tie_output: the vocabulary projection is the target table.
+        projection_bias: biases in attention projections and feed-forward.
+        norm_bias: biases in layer norms.
+        attention: variant, as a name, `{"name", "options"}`, or a mapping from kind of site to either.
+        encoder_head_dim: head width K in the encoder; D / heads when None.
+        decoder_head_dim: head width K in the decoder; D / heads when None.
+        pad_id: padding mark.
+        bos_id: begin mark.
+        eos_id: end mark.
+        unk_id: stands for pieces that are not in the vocabulary.
+        heads: the head table, site -> original numbers of the heads that are still there; all heads when None.
+        gates: `{"name", "kinds", "options"}`, or None for a model without gates.
+
+    Raises:
+        ValueError: names the key, the value and what is allowed.
+    """
+
+    source_vocab_size: int
+    target_vocab_size: int
+    d_model: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    encoder_heads: int = 8
+    decoder_heads: int = 8
+    d_feed_forward: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation: str = "relu"
+    norm: str = "pre"
+    positions: str = "sinusoidal"
+    max_positions: int = 1024
+    share_embeddings: bool = False
+    tie_output: bool = True
+    projection_bias: bool = True
+    norm_bias: bool = True
+    attention: str | dict[str, Any] = "multi_head"
+    encoder_head_dim: int | None = None
+    decoder_head_dim: int | None = None
+    pad_id: int = 0
+    bos_id: int = 1
+    eos_id: int = 2
+    unk_id: int = 3
+    heads: dict[str, list[int]] | None = field(default=None)
+    gates: dict[str, Any] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        for name in (*SIZES, "d_feed_forward", "max_positions"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"model.{name}: {value!r}; allowed are whole numbers from 1")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are {', '.join(choices)}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are numbers from 0 to below 1")
+        self._check_vocabularies()
+        for stack in ("encoder", "decoder"):
+            self._check_head_dim(stack)
+        for kind in KINDS:
+            attention_of_kind(self.attention, kind)
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"model.d_model: {self.d_model}; sinusoidal positions need an even width")
+        self.heads = self._checked_heads(self.heads)
+
+    def _check_vocabularies(self) -> None:
+        if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
+            sizes = f"{self.source_vocab_size} source and {self.target_vocab_size} target entries"
+            raise ValueError(f"model.share_embeddings: true with {sizes}; allowed with one joint vocabulary only")
+        marks = [self.pad_id, self.bos_id, self.eos_id, self.unk_id]
+        smallest = min(self.source_vocab_size, self.target_vocab_size)
+        if len(set(marks)) < 4 or not all(0 <= mark < smallest for mark in marks):
+            raise ValueError(f"model: pad, bos, eos and unk ids {marks}; allowed are four different ids from 0 to {smallest - 1}")
+
+    def _check_head_dim(self, stack: str) -> None:
+        name, heads = f"{stack}_head_dim", getattr(self, f"{stack}_heads")
+        if getattr(self, name) is None:
+            if self.d_model % heads:
+                raise ValueError(
+                    f"model.d_model: {self.d_model} is not divisible by model.{stack}_heads: {heads}; choose a multiple, or set model.{name}"
+                )
+            setattr(self, name, self.d_model // heads)
+        elif getattr(self, name) < 1:
+            raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are whole numbers from 1")
+        if self.positions == "rotary" and getattr(self, name) % 2:
+            raise ValueError(f"model.{name}: {getattr(self, name)}; rotary positions need an even head width")
+
+    def _checked_heads(self, heads: Mapping[str, Any] | None) -> dict[str, list[int]]:
+        table = {site: list(range(num)) for site, num in self.original_heads().items()}
+        for site, numbers in (heads or {}).items():
+            if site not in table:
+                raise ValueError(f"heads: site {site!r} is not in this model; it has {', '.join(table)}")
+            if list(numbers) != sorted(set(numbers)) or not set(numbers) <= set(table[site]):
+                raise ValueError(f"heads of {site}: {list(numbers)}; allowed are ascending numbers from 0 to {len(table[site]) - 1}")
+            table[site] = list(numbers)
+        return table
+
+    def sites(self) -> list[str]:
+        """The sites in the order in which data passes them."""
+        encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
+        return encoder + [f"decoder.{layer}.{attention}" for layer in range(self.decoder_layers) for attention in ("self", "cross")]
+
+    def original_heads(self) -> dict[str, int]:
+        """How many heads each site has in the unpruned model."""
+        return {site: self.encoder_heads if site.startswith("encoder") else self.decoder_heads for site in self.sites()}
+
+    def head_dim(self, site: str) -> int:
+        """The head width K at a site."""
+        width = self.encoder_head_dim if site.startswith("encoder") else self.decoder_head_dim
+        assert width is not None  # resolved in __post_init__
+        return width
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON, with the format version."""
+        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ModelConfig:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ValueError: an unknown or missing key, or a format version from the future.
+        """
+        values = dict(values)
+        version = values.pop("format_version", FORMAT_VERSION)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format_version: {version!r}; this version of prune_lab reads {FORMAT_VERSION}")
+        known = [item.name for item in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(known))
+        if unknown:
+            raise ValueError(f"model: unknown key {unknown[0]!r}; allowed are {', '.join(known)}")
+        for name in ("source_vocab_size", "target_vocab_size"):
+            if name not in values:
+                raise ValueError(f"model: key {name!r} is missing")
+        return cls(**values)

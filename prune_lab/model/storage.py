@@ -1,0 +1,137 @@
+"""Exports on disk: `config.json`, `model.safetensors`, `tokenizer.json`, `README.md`.
+
+Every file is written beside its place and then moved there, `config.json` last, so that a directory with a `config.json` is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from prune_lab.data.tokenizer import Tokenizer
+from prune_lab.model.card import model_card
+from prune_lab.model.config import ModelConfig
+from prune_lab.model.transformer import Transformer
+
+CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
+
+
+def save_export(model: Transformer, directory: str | Path) -> None:
+    """Write a model, with its tokenizer when it has one, to `directory` (made if needed)."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    config = {"model_type": "prune_lab", **model.config.to_dict()}
+    if model.tokenizer is not None:
+        config["tokenizer_hash"] = model.tokenizer.hash
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    _replace(directory / WEIGHTS, safetensors.torch.save(weights, metadata={"format": "pt"}))
+    if model.tokenizer is not None:
+        model.tokenizer.save(directory / TOKENIZER)
+    _replace(directory / CARD, model_card(model).encode())
+    _replace(directory / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+
+def load_export(source: str | Path, **hub: Any) -> Transformer:
+    """Read an export, in evaluation mode.
+
+    Args:
+        source: a directory, or the id of a hub repository (`owner/name`).
+        hub: revision, token, cache_dir, local_files_only, for the hub.
+
+    Raises:
+        FileNotFoundError: no such directory, or one of its files is missing.
+        ValueError: a file that cannot be read, or that does not belong to the others.
+    """
+    directory = Path(source)
+    if not directory.exists():
+        directory = _download(str(source), hub)
+    values = read_config(directory)
+    tokenizer_hash = values.pop("tokenizer_hash", None)
+    try:
+        config = ModelConfig.from_dict(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{directory / CONFIG}: {error}") from error
+    # The tokenizer is checked before the weights are read: it is the cheaper of the two to be wrong about.
+    tokenizer = Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash) if tokenizer_hash is not None else None
+    weights = _read_weights(directory / WEIGHTS)
+    model = Transformer(config)
+    _check_weights(model, weights, directory / WEIGHTS)
+    floating = {tensor.dtype for tensor in weights.values() if tensor.is_floating_point()}
+    if len(floating) == 1:
+        model.to(floating.pop())
+    model.load_state_dict(weights)
+    model.tokenizer = tokenizer
+    return model.eval()
+
+
+def read_config(directory: str | Path) -> dict[str, Any]:
+    """The content of an export's `config.json`; one-line errors for anything that is no export."""
+    directory = Path(directory)
+    path = directory / CONFIG
+    if not directory.is_dir():
+        raise FileNotFoundError(f"{directory}: no such directory; an export is a directory with {CONFIG} and {WEIGHTS}")
+    if not path.is_file():
+        raise FileNotFoundError(f"{directory}: not an export, it has no {CONFIG}")
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(values, dict) or values.pop("model_type", None) != "prune_lab":
+        raise ValueError(f"{path}: not an export of prune_lab (model_type must be 'prune_lab')")
+    return values
+
+
+def weights_hash(model: Transformer) -> str:
+    """sha256 over names, shapes and bytes of all weights and buffers that an export holds."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        tensor = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
+        digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent}: not a whole export, it has no {path.name}")
+    try:
+        return safetensors.torch.load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path}: not readable as safetensors, perhaps cut short ({path.stat().st_size} bytes; {error})") from error
+
+
+def _check_weights(model: Transformer, weights: dict[str, torch.Tensor], path: Path) -> None:
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    for name, shape in wanted.items():
+        if name not in weights:
+            raise ValueError(f"{path}: tensor {name!r} of shape {list(shape)} is missing")
+        if tuple(weights[name].shape) != shape:
+            raise ValueError(f"{path}: tensor {name!r} has shape {list(weights[name].shape)}; {CONFIG} asks for {list(shape)}")
+    unknown = sorted(set(weights) - set(wanted))
+    if unknown:
+        raise ValueError(f"{path}: tensor {unknown[0]!r} is not part of the model that {CONFIG} describes")
+
+
+def _download(source: str, hub: dict[str, Any]) -> Path:
+    if source.count("/") != 1 or source.startswith((".", "/", "~")):
+        raise FileNotFoundError(f"{source}: no such directory; an export is a directory with {CONFIG} and {WEIGHTS}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, CARD], **hub))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise FileNotFoundError(f"{source}: no such directory, and not found on the hub ({type(error).__name__})") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    os.replace(temporary, path)

@@ -1,0 +1,265 @@
+"""The encoder-decoder Transformer whose heads can be gated, scored, masked and removed.
+
+Shapes: B batch, S source positions, T target positions, D model width, V target vocabulary, H heads at a site.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import PyTorchModelHubMixin
+from torch import Tensor, nn
+from torch.nn import functional
+
+from prune_lab.attention.masks import CAUSAL, padding_mask
+from prune_lab.attention.site import AttentionSite
+from prune_lab.decoding.beam_search import beam_search
+from prune_lab.decoding.greedy import greedy_search
+from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
+from prune_lab.decoding.result import Hypotheses
+from prune_lab.gates.registry import build_gate
+from prune_lab.heads import KINDS, kind_of_site
+from prune_lab.model.config import ModelConfig
+from prune_lab.model.decoder import Decoder
+from prune_lab.model.embeddings import Positions, TokenTable
+from prune_lab.model.encoder import Encoder
+from prune_lab.model.observation import Observation
+from prune_lab.model.stepping import CachedState, UncachedState
+
+
+class Transformer(nn.Module, PyTorchModelHubMixin):
+    """An encoder-decoder Transformer (Vaswani 2017, arXiv 1706.03762).
+
+    Args:
+        config: what it is made of; kept as `config`.
+
+    Attributes:
+        tokenizer: the tokenizer that belongs to the model and is stored in its exports, or None.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.tokenizer: Any | None = None
+        positions = {"kind": config.positions, "d_model": config.d_model, "max_positions": config.max_positions, "dropout": config.dropout}
+        tables = {"d_model": config.d_model, "pad_id": config.pad_id}
+        self.source_table = TokenTable(vocab_size=config.source_vocab_size, **tables)
+        self.target_table = None if config.share_embeddings else TokenTable(vocab_size=config.target_vocab_size, **tables)
+        self.output_table = None if config.tie_output else TokenTable(vocab_size=config.target_vocab_size, **tables)
+        self.source_positions = Positions(**positions)
+        self.target_positions = Positions(**positions)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        if config.gates is not None:
+            self._build_gates(config.gates)
+
+    # The way of the data
+
+    def embed_source(self, source_ids: Tensor) -> Tensor:
+        """[B, S] -> [B, S, D]."""
+        return self.source_positions(self.source_table(source_ids))
+
+    def embed_target(self, target_ids: Tensor, start: int = 0, num: int | None = None) -> Tensor:
+        """[B, T] -> [B, T, D]; see `Positions.forward` for `start` and `num`."""
+        table = self.source_table if self.target_table is None else self.target_table
+        return self.target_positions(table(target_ids), start, num)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The vocabulary projection [V, D]."""
+        for table in (self.output_table, self.target_table):
+            if table is not None:
+                return table.weight
+        return self.source_table.weight
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> logits [..., V]."""
+        return functional.linear(hidden, self.output_weight)
+
+    def encode(self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None) -> Tensor:
+        """Source ids [B, S] -> memory [B, S, D]."""
+        mask = padding_mask(source_ids, self.config.pad_id)
+        return self.encoder(self.embed_source(source_ids), mask, head_gates or {}, seen or Observation())
+
+    def hidden(
+        self,
+        source_ids: Tensor,
+        target_ids: Tensor,
+        head_gates: Mapping[str, Tensor] | None = None,
+        seen: Observation | None = None,
+    ) -> Tensor:
+        """What the vocabulary projection reads, under teacher forcing.
+
+        Args:
+            source_ids: [B, S], each with its end mark, padded at the end.
+            target_ids: [B, T], each with its begin mark, padded at the end.
+            head_gates: more factors on heads, site -> [H], [B, H] or [B, H, T] (positions of the query side).
+            seen: collects attention weights and auxiliary losses.
+
+        Returns:
+            [B, T, D]; values at padded positions mean nothing.
+        """
+        seen = seen or Observation()
+        memory = self.encode(source_ids, head_gates, seen)
+        cross_mask = padding_mask(source_ids, self.config.pad_id)
+        # Padding stands at the end of the target, where a causal mask hides it from every real token.
+        return self.decoder(self.embed_target(target_ids), memory, CAUSAL, cross_mask, head_gates or {}, seen, {})
+
+    def forward(self, source_ids: Tensor, target_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Logits [B, T, V] of the token after each target position; see `hidden`."""
+        return self.project(self.hidden(source_ids, target_ids, head_gates))
+
+    @torch.inference_mode()
+    def search(self, source_ids: Tensor, options: DecodingOptions, use_cache: bool = True, max_length: int | None = None) -> Hypotheses:
+        """The best hypotheses with their scores, for sources [B, S]; see `DecodingOptions`.
+
+        Args:
+            source_ids: [B, S].
+            options: how to search.
+            use_cache: False computes every prefix anew (slow, an oracle for tests).
+            max_length: tokens before the end mark, the same for every sentence; a + b * S of the options when None.
+        """
+        was_training = self.training
+        self.eval()
+        try:
+            config = self.config
+            lengths = (source_ids != config.pad_id).sum(1) - 1
+            limits = (options.max_length_a + options.max_length_b * lengths).long().clamp(min=1)
+            if max_length is not None:
+                limits = torch.full_like(limits, max_length)
+            if config.positions == "learned":
+                limits = limits.clamp(max=config.max_positions - 1)
+            state = CachedState(self, source_ids) if use_cache else UncachedState(self, source_ids)
+            marks = {"bos_id": config.bos_id, "eos_id": config.eos_id, "forbidden": [config.pad_id, config.bos_id]}
+            if options.beam_size == 1:
+                return greedy_search(state, max_lengths=limits, length_penalty=options.length_penalty, **marks)
+            return beam_search(
+                state, beam_size=options.beam_size, length_penalty=options.length_penalty, max_lengths=limits, **marks
+            )
+        finally:
+            self.train(was_training)
+
+    def generate(
+        self,
+        source_ids: Tensor,
+        beam_size: int = DEFAULT_DECODING.beam_size,
+        length_penalty: float = DEFAULT_DECODING.length_penalty,
+        max_length: int | None = None,
+        use_cache: bool = True,
+    ) -> list[list[int]]:
+        """Translate.
+
+        Args:
+            source_ids: [B, S], each with its end mark, padded at the end.
+            beam_size: hypotheses kept; 1 is greedy search.
+            length_penalty: alpha of ((5 + n) / 6)^alpha.
+            max_length: tokens before the end mark; by the rule of `DecodingOptions` when None.
+            use_cache: False computes every prefix anew.
+
+        Returns:
+            target ids of each sentence, begin and end marks removed.
+        """
+        options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty)
+        return self.search(source_ids, options, use_cache=use_cache, max_length=max_length).ids
+
+    # Heads
+
+    def attention_sites(self) -> dict[str, AttentionSite]:
+        """The sites by name, in the order in which data passes them."""
+        sites = [layer.self_attention for layer in self.encoder.layers]
+        sites += [site for layer in self.decoder.layers for site in (layer.self_attention, layer.cross_attention)]
+        return {site.name: site for site in sites}
+
+    def sites(self) -> list[str]:
+        """The names of the sites: ``["encoder.0.self", ...]``."""
+        return self.config.sites()
+
+    def heads(self) -> dict[str, list[int]]:
+        """The live heads of each site by original number: neither removed nor masked."""
+        return {name: site.heads() for name, site in self.attention_sites().items()}
+
+    def original_heads(self) -> dict[str, int]:
+        """How many heads each site had in the unpruned model."""
+        return self.config.original_heads()
+
+    def open_heads(self) -> dict[str, list[int]]:
+        """The live heads whose evaluation gate is not zero: what an evaluation of this model really uses."""
+        table = {}
+        for name, site in self.attention_sites().items():
+            live = set(site.heads())
+            if site.gate is not None:
+                live -= {n for n, value in zip(site.numbers, site.gate.value().tolist(), strict=True) if value == 0}  # type: ignore[operator]
+            table[name] = sorted(live)
+        return table
+
+    def freeze_unused(self) -> None:
+        """Freeze the norms that only an empty site would read, so that every trainable weight has a gradient."""
+        for layer in (*self.encoder.layers, *self.decoder.layers):
+            layer.freeze_unused()
+
+    # Gates
+
+    def gates(self) -> dict[str, nn.Module]:
+        """The gate modules of the gated sites, by site."""
+        return {name: site.gate for name, site in self.attention_sites().items() if site.gate is not None}
+
+    def add_gates(self, name: str = "hard_concrete", kinds: Iterable[str] = KINDS, options: Mapping[str, Any] | None = None) -> None:
+        """Put a gate on every head of the sites of these kinds, in place; gates that are there already are replaced.
+
+        Raises:
+            ValueError: an unknown name, kind or option.
+        """
+        kinds = list(kinds)
+        unknown = [kind for kind in kinds if kind not in KINDS]
+        if unknown or not kinds:
+            raise ValueError(f"gates.kinds: {unknown or kinds}; allowed are {', '.join(KINDS)}")
+        self.remove_gates()
+        gates = {"name": name, "kinds": kinds, "options": dict(options or {})}
+        self._build_gates(gates)
+        self.config.gates = gates
+
+    def _build_gates(self, gates: Mapping[str, Any]) -> None:
+        for name, site in self.attention_sites().items():
+            if kind_of_site(name) in gates["kinds"]:
+                gate = build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"]))
+                site.gate = gate.to(self.source_table.weight.device).train(self.training)
+
+    def remove_gates(self) -> None:
+        """Take all gates off, in place; heads count as fully open afterwards."""
+        for site in self.attention_sites().values():
+            site.gate = None
+        self.config.gates = None
+
+    # Copies and files
+
+    def copy(self) -> Transformer:
+        """An independent copy with the same weights, masks, gates, mode, device and type."""
+        tokenizer, self.tokenizer = self.tokenizer, None
+        try:
+            other = copy.deepcopy(self)
+        finally:
+            self.tokenizer = tokenizer
+        other.tokenizer = tokenizer
+        return other
+
+    def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:  # type: ignore[override]
+        """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` when the model has its tokenizer."""
+        from prune_lab.model.storage import save_export
+
+        save_export(self, save_directory)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> Transformer:  # type: ignore[override]
+        """Read an export from a directory, or download one from the hub by its id.
+
+        Raises:
+            FileNotFoundError: no such directory, or a file of the export is missing.
+            ValueError: a file that cannot be read, or that does not belong to the others.
+        """
+        from prune_lab.model.storage import load_export
+
+        return load_export(pretrained_model_name_or_path, **hub)

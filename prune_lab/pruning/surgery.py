@@ -1,0 +1,66 @@
+"""Masking and removing heads. Both return a new model and leave the one they were given as it was.
+
+`prune_heads(model, mask)` computes the same function as `mask_heads(model, mask)` with fewer weights: a head's output reaches the rest of the
+model only through its own columns of W_O, so a head that contributes zero and a head that is not there are the same.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from prune_lab.heads import HeadMask
+from prune_lab.model.transformer import Transformer
+
+
+def mask_heads(model: Transformer, mask: HeadMask) -> Transformer:
+    """A copy with the same shapes in which the heads that `mask` does not keep contribute exactly zero, in every mode.
+
+    Raises:
+        ValueError: a site that the model does not have.
+    """
+    return _masked_in_place(model.copy(), mask)
+
+
+def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) -> Transformer:
+    """A copy without the heads that `mask` does not keep (masked heads go as well), with smaller shapes.
+
+    Args:
+        model: stays as it is.
+        mask: what to keep, by original head number.
+        keep_gates: the survivors keep their gates; False takes all gates off, after which each survivor counts fully.
+
+    Raises:
+        ValueError: a site that the model does not have.
+    """
+    pruned = _masked_in_place(model.copy(), mask)
+    if not keep_gates:
+        pruned.remove_gates()
+    for name, site in pruned.attention_sites().items():
+        kept = site.heads()
+        if kept != site.numbers:
+            site.keep_heads(kept)
+        assert pruned.config.heads is not None  # filled in by the config
+        pruned.config.heads[name] = kept
+    pruned.freeze_unused()
+    return pruned
+
+
+@torch.no_grad()
+def fold_gates(model: Transformer) -> Transformer:
+    """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation, fractions included."""
+    folded = model.copy()
+    for site in folded.attention_sites().values():
+        if site.gate is not None and site.numbers:
+            site.attention.fold_gates(site.gate.value())  # type: ignore[operator]
+    folded.remove_gates()
+    return folded
+
+
+def _masked_in_place(model: Transformer, mask: HeadMask) -> Transformer:
+    sites = model.attention_sites()
+    unknown = [site for site in mask.kept if site not in sites]
+    if unknown:
+        raise ValueError(f"site {unknown[0]!r} is not in this model; it has {', '.join(sites)}")
+    for name, kept in mask.kept.items():
+        sites[name].mask_heads(kept)
+    return model
