@@ -23,7 +23,6 @@ TARGET_VERB_ENDINGS = ("n", "nu", "k", "ku")  # present singular and plural, pas
 TARGET_AGREEMENT_ENDINGS = ("o", "a", "e")  # masculine singular, feminine singular, plural
 CASES = ("nominative", "accusative", "dative")
 SOURCE_MARK = TARGET_MARK = "."
-_MAX_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class _Coiner:
     def forms(self, onsets: Sequence[str], shape: str, endings: Sequence[str] = ("",)) -> tuple[str, ...]:
         """A new word in all its forms; in `shape`, C stands for a consonant and V for a vowel."""
         while True:
-            for _ in range(_MAX_TRIES):
+            for _ in range(100):
                 stem = "".join(self.choose(onsets if letter == "C" else VOWELS) for letter in shape)
                 forms = tuple(stem + ending for ending in endings)
                 if self._used.isdisjoint(forms):
