@@ -1,15 +1,35 @@
-"""Parallel text: lines read from files, and the corpus that every kind of source becomes."""
+"""Parallel text: lines read from files, and the corpus that every kind of source becomes.
+
+A source says where the sentence pairs of one split are: ``check`` looks at its files, ``pairs`` reads them. Text files
+are here, tables (JSONL, parquet, the Hugging Face hub) in ``tables``; ``splits`` makes sources from a configuration.
+"""
 
 import gzip
+import hashlib
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 Pair = tuple[str, str]
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class PairSource(Protocol):
+    """Where the sentence pairs of one split are."""
+
+    @property
+    def origin(self) -> str:
+        """The files or the data set, for messages."""
+
+    def check(self) -> None:
+        """Refuses files that cannot be parallel text, as early and cheaply as possible."""
+
+    def pairs(self) -> list[Pair]:
+        """Reads all (source, target) lines, blank ones included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +66,76 @@ class Corpus:
         return [target for _, target in self.pairs]
 
 
+def load_corpus(source: PairSource, name: str = "corpus") -> Corpus:
+    """Reads a source, such as ``TextFiles(source="train.en", target="train.de")``.
+
+    Raises:
+        FileNotFoundError: a file does not exist.
+        ValueError: it is no parallel text, or has no pair with text on both sides.
+    """
+    return Corpus(pairs=source.pairs(), name=name, origin=source.origin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFiles:
+    """Two text files, plain or gzip; line n of one is the translation of line n of the other.
+
+    Args:
+        source: path of the source text.
+        target: path of the target text.
+    """
+
+    source: str | Path
+    target: str | Path
+
+    @property
+    def origin(self) -> str:
+        return f"{self.source} and {self.target}"
+
+    def check(self) -> None:
+        _check_line_counts(self.source, _count_lines(self.source), self.target, _count_lines(self.target))
+
+    def pairs(self) -> list[Pair]:
+        return read_pairs(self.source, self.target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A share of another source, for data that come without a validation or test split.
+
+    A checksum of its source line puts a pair somewhere between 0 and 1, so parts that do not overlap have no source
+    line in common, and the same data give the same parts everywhere.
+
+    Args:
+        whole: the source to take pairs from.
+        start: where the part starts, from 0.
+        stop: where it stops, up to 1.
+
+    Raises:
+        ValueError: not 0 <= start < stop <= 1.
+    """
+
+    whole: PairSource
+    start: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop <= 1:
+            raise ValueError(
+                f"part is [{self.start}, {self.stop}]; it must be [start, stop] with 0 <= start < stop <= 1"
+            )
+
+    @property
+    def origin(self) -> str:
+        return f"{self.whole.origin} (part {self.start:g} to {self.stop:g})"
+
+    def check(self) -> None:
+        self.whole.check()
+
+    def pairs(self) -> list[Pair]:
+        return [pair for pair in self.whole.pairs() if self.start <= _place_of(pair[0]) < self.stop]
+
+
 def drop_empty(pairs: Iterable[Pair]) -> tuple[list[Pair], int]:
     """Leaves out pairs with a blank side, for training.
 
@@ -65,21 +155,8 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> list[Pair]:
         ValueError: the files have unlike numbers of lines, or cannot be read as UTF-8 text.
     """
     sources, targets = read_lines(source_path), read_lines(target_path)
-    check_line_counts(source_path, len(sources), target_path, len(targets))
+    _check_line_counts(source_path, len(sources), target_path, len(targets))
     return list(zip(sources, targets, strict=True))
-
-
-def check_line_counts(source_path: str | Path, num_sources: int, target_path: str | Path, num_targets: int) -> None:
-    """Refuses two files that cannot be parallel text.
-
-    Raises:
-        ValueError: the counts differ.
-    """
-    if num_sources != num_targets:
-        raise ValueError(
-            f"unequal line counts: {source_path} has {num_sources} lines, {target_path} has {num_targets}; "
-            "line n of one must be the translation of line n of the other"
-        )
 
 
 def read_lines(path: str | Path) -> list[str]:
@@ -109,12 +186,6 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
-def count_lines(path: str | Path) -> int:
-    """The number of lines that :func:`read_lines` would give, without decoding them."""
-    content = read_bytes(path)
-    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
-
-
 def read_bytes(path: str | Path) -> bytes:
     """The bytes of a file without compression and byte order mark.
 
@@ -134,3 +205,21 @@ def read_bytes(path: str | Path) -> bytes:
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path} is damaged gzip ({error})") from None
     return content.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _check_line_counts(source_path: str | Path, num_sources: int, target_path: str | Path, num_targets: int) -> None:
+    if num_sources != num_targets:
+        raise ValueError(
+            f"unequal line counts: {source_path} has {num_sources} lines, {target_path} has {num_targets}; "
+            "line n of one must be the translation of line n of the other"
+        )
+
+
+def _count_lines(path: str | Path) -> int:
+    content = read_bytes(path)
+    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))
+
+
+def _place_of(line: str) -> float:
+    digest = hashlib.blake2b(line.strip().encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64

@@ -208,13 +208,13 @@ class _Side:
             raise ValueError(f"its vocabulary cannot be read ({_first_line(error)})") from error
         self._is_bpe = kind == "bpe"
         self.vocab_size: int = self._model.get_vocab_size()
-        self.pieces: list[str] = [self._model.id_to_token(index) for index in range(self.vocab_size)]
+        self.pieces: list[str] = [self._model.id_to_token(index) or "" for index in range(self.vocab_size)]
         if tuple(self.pieces[: len(MARKS)]) != MARKS:
             raise ValueError(f"its first entries are {self.pieces[: len(MARKS)]}; they must be the marks {list(MARKS)}")
 
     def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
-        lines = iter(lines)
-        while chunk := list(islice(lines, _LINES_AT_ONCE)):
+        rest = iter(lines)
+        while chunk := list(islice(rest, _LINES_AT_ONCE)):
             try:
                 encodings = self._model.encode_batch_fast(chunk, add_special_tokens=False)
             except TypeError:
