@@ -93,4 +93,6 @@ class Positions(nn.Module):
         if self.kind == "learned":
             raise ValueError(f"sequence of {end} tokens; this model's learned positions allow {self.max_positions} (model.max_positions)")
         size = max(end, 2 * self.table.shape[0])
-        self.table = sinusoidal_positions(size, self.table.shape[1]).to(self.table)
+        # Decoding may be what asks for more. A table made in its inference mode could never be written to again (DDP does that to buffers).
+        with torch.inference_mode(False):
+            self.table = sinusoidal_positions(size, self.table.shape[1]).to(device=self.table.device, dtype=self.table.dtype)
