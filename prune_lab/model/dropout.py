@@ -40,7 +40,7 @@ class Dropout(nn.Module):
 
 def scaled_mask(like: Tensor, rate: float) -> Tensor:
     """Zeros with probability `rate` and 1 / (1 - rate) elsewhere, in the shape and type of `like`."""
-    dropped = round(rate * _LEVELS)
+    dropped = min(round(rate * _LEVELS), _LEVELS - 1)
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     bits = draws.view(torch.int16)[: like.numel()].view(like.shape)
     kept = bits >= dropped - _LEVELS // 2
