@@ -39,10 +39,11 @@ def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
         pad_id: the padding mark.
 
     Returns:
-        a mask of shape [B, 1, 1, S]; without padding (looked at on the CPU only, elsewhere it would stall the device) no tensor at all.
+        a mask of shape [B, 1, 1, S]; without padding no tensor at all. Whether there is padding is looked at on the CPU alone: elsewhere it
+        would stall the device, and in `torch.compile` it would cut the graph.
     """
     allowed = ids != pad_id
-    if ids.device.type == "cpu" and bool(allowed.all()):
+    if ids.device.type == "cpu" and not torch.compiler.is_compiling() and bool(allowed.all()):
         return AttentionMask()
     return AttentionMask(allowed[:, None, None, :])
 
