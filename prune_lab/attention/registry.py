@@ -34,10 +34,14 @@ def attention_of_kind(attention: str | Mapping[str, Any], kind: str) -> tuple[st
         attention = attention[kind]
     if isinstance(attention, str):
         attention = {"name": attention}
-    name, options = attention.get("name"), dict(attention.get("options") or {})
-    if name not in ATTENTION:
+    if not isinstance(attention, Mapping) or not set(attention) <= {"name", "options"}:
+        raise ValueError(f"attention: {attention!r}; allowed are a name, or a mapping with the keys name and options")
+    name, options = attention.get("name"), attention.get("options") or {}
+    if not isinstance(name, str) or name not in ATTENTION:
         raise ValueError(f"attention: {name!r} is unknown; allowed are {', '.join(sorted(ATTENTION))}")
-    return name, options
+    if not isinstance(options, Mapping):
+        raise ValueError(f"attention.options of {name}: {options!r}; allowed is a mapping")
+    return name, dict(options)
 
 
 def build_attention(attention: str | Mapping[str, Any], *, kind: str, **sizes: Any) -> Attention:

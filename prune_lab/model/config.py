@@ -17,7 +17,10 @@ CHOICES = {
     "norm": ("pre", "post"),
     "positions": ("sinusoidal", "learned", "rotary"),
 }
-SIZES = ("source_vocab_size", "target_vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_heads", "decoder_heads")
+VOCABULARIES = ("source_vocab_size", "target_vocab_size")
+SIZES = ("d_model", "encoder_layers", "decoder_layers", "encoder_heads", "decoder_heads", "d_feed_forward", "max_positions")
+RATES = ("dropout", "attention_dropout")
+SWITCHES = ("share_embeddings", "tie_output", "projection_bias", "norm_bias")
 
 
 @dataclass(kw_only=True)
@@ -86,16 +89,19 @@ class ModelConfig:
     gates: dict[str, Any] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        for name in (*SIZES, "d_feed_forward", "max_positions"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"model.{name}: {value!r}; allowed are whole numbers from 1")
+        for name in (*VOCABULARIES, *SIZES):
+            if not _is_whole(getattr(self, name), at_least=1):
+                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are whole numbers from 1")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are {', '.join(choices)}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are numbers from 0 to below 1")
+        for name in RATES:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+                raise ValueError(f"model.{name}: {value!r}; allowed are numbers from 0 to below 1")
+        for name in SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are true and false")
         self._check_vocabularies()
         for stack in ("encoder", "decoder"):
             self._check_head_dim(stack)
@@ -104,6 +110,8 @@ class ModelConfig:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model: {self.d_model}; sinusoidal positions need an even width")
         self.heads = self._checked_heads(self.heads)
+        if self.gates is not None:
+            self.gates = self._checked_gates(self.gates)
 
     def _check_vocabularies(self) -> None:
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:
@@ -111,7 +119,7 @@ class ModelConfig:
             raise ValueError(f"model.share_embeddings: true with {sizes}; allowed with one joint vocabulary only")
         marks = [self.pad_id, self.bos_id, self.eos_id, self.unk_id]
         smallest = min(self.source_vocab_size, self.target_vocab_size)
-        if len(set(marks)) < 4 or not all(0 <= mark < smallest for mark in marks):
+        if not all(_is_whole(mark, at_least=0) and mark < smallest for mark in marks) or len(set(marks)) < 4:
             raise ValueError(f"model: pad, bos, eos and unk ids {marks}; allowed are four different ids from 0 to {smallest - 1}")
 
     def _check_head_dim(self, stack: str) -> None:
@@ -122,20 +130,35 @@ class ModelConfig:
                     f"model.d_model: {self.d_model} is not divisible by model.{stack}_heads: {heads}; choose a multiple, or set model.{name}"
                 )
             setattr(self, name, self.d_model // heads)
-        elif getattr(self, name) < 1:
+        elif not _is_whole(getattr(self, name), at_least=1):
             raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are whole numbers from 1")
         if self.positions == "rotary" and getattr(self, name) % 2:
             raise ValueError(f"model.{name}: {getattr(self, name)}; rotary positions need an even head width")
 
-    def _checked_heads(self, heads: Mapping[str, Any] | None) -> dict[str, list[int]]:
+    def _checked_heads(self, heads: Any) -> dict[str, list[int]]:
         table = {site: list(range(num)) for site, num in self.original_heads().items()}
+        if not isinstance(heads, Mapping | None):
+            raise ValueError(f"model.heads: {heads!r}; allowed is a mapping from site to the numbers of its heads")
         for site, numbers in (heads or {}).items():
             if site not in table:
-                raise ValueError(f"heads: site {site!r} is not in this model; it has {', '.join(table)}")
-            if list(numbers) != sorted(set(numbers)) or not set(numbers) <= set(table[site]):
-                raise ValueError(f"heads of {site}: {list(numbers)}; allowed are ascending numbers from 0 to {len(table[site]) - 1}")
+                raise ValueError(f"model.heads: site {site!r} is not in this model; it has {', '.join(table)}")
+            is_table = isinstance(numbers, list | tuple) and all(_is_whole(n, at_least=0) and n < len(table[site]) for n in numbers)
+            if not is_table or list(numbers) != sorted(set(numbers)):
+                raise ValueError(f"model.heads of {site}: {numbers!r}; allowed are ascending numbers from 0 to {len(table[site]) - 1}")
             table[site] = list(numbers)
         return table
+
+    def _checked_gates(self, gates: Any) -> dict[str, Any]:
+        if not isinstance(gates, Mapping) or "name" not in gates or not set(gates) <= {"name", "kinds", "options"}:
+            raise ValueError(f"model.gates: {gates!r}; allowed are null and a mapping with the keys name, kinds and options")
+        kinds, options = gates.get("kinds") or KINDS, gates.get("options") or {}
+        if not isinstance(kinds, list | tuple) or not all(kind in KINDS for kind in kinds):
+            raise ValueError(f"model.gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
+        if not isinstance(gates["name"], str):
+            raise ValueError(f"model.gates.name: {gates['name']!r}; allowed is the name of a kind of gate")
+        if not isinstance(options, Mapping):
+            raise ValueError(f"model.gates.options: {options!r}; allowed is a mapping")
+        return {"name": gates["name"], "kinds": list(kinds), "options": dict(options)}
 
     def sites(self) -> list[str]:
         """The sites in the order in which data passes them."""
@@ -171,7 +194,11 @@ class ModelConfig:
         unknown = sorted(set(values) - set(known))
         if unknown:
             raise ValueError(f"model: unknown key {unknown[0]!r}; allowed are {', '.join(known)}")
-        for name in ("source_vocab_size", "target_vocab_size"):
+        for name in VOCABULARIES:
             if name not in values:
                 raise ValueError(f"model: key {name!r} is missing")
         return cls(**values)
+
+
+def _is_whole(value: Any, *, at_least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
