@@ -9,7 +9,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from operator import index
+from typing import Any, Protocol, SupportsIndex
 
 KINDS = ("encoder.self", "decoder.self", "decoder.cross")
 
@@ -90,12 +91,17 @@ def _checked(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, l
     for site, numbers in heads.items():
         if site not in original:
             raise ValueError(f"site {site!r} is not in this model; it has {', '.join(original)}")
-        chosen = list(numbers)
-        for number in chosen:
-            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < original[site]:
-                raise ValueError(f"head {number!r} of {site}: allowed are whole numbers from 0 to {original[site] - 1}")
-        checked[site] = sorted(set(chosen))
+        if isinstance(numbers, str) or not isinstance(numbers, Iterable):
+            raise ValueError(f"heads of {site}: {numbers!r}; allowed is a list of numbers from 0 to {original[site] - 1}")
+        checked[site] = sorted({_number(number, site, original[site]) for number in numbers})
     return checked
+
+
+def _number(number: Any, site: str, num_original: int) -> int:
+    """A head number as a plain int; whole numbers of other kinds (NumPy's) are welcome."""
+    if not isinstance(number, bool) and isinstance(number, SupportsIndex) and 0 <= index(number) < num_original:
+        return index(number)
+    raise ValueError(f"head {number!r} of {site}: allowed are whole numbers from 0 to {num_original - 1}")
 
 
 @dataclass(frozen=True)
