@@ -81,7 +81,7 @@ class HardConcreteGate(nn.Module):
         return torch.sigmoid(self.log_a - self.temperature * math.log(-self.gamma / self.zeta))
 
     def keep_rule(self) -> Tensor:
-        """[H] booleans: True where P(gate is 1) > P(gate is 0), which is where log_a > 0."""
+        """[H] booleans: True where log_a > 0, which for limits as far below 0 as above 1 is where P(gate is 1) > P(gate is 0)."""
         return self.log_a > 0
 
     def keep_heads(self, positions: Sequence[int]) -> None:
