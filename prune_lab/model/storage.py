@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,24 @@ CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenize
 
 
 def save_export(model: Transformer, directory: str | Path) -> None:
-    """Write a model, with its tokenizer when it has one, to `directory` (made if needed)."""
+    """Write a model, with its tokenizer when it has one, to `directory` (made if needed).
+
+    Raises:
+        ValueError: `directory` is a file.
+    """
     directory = Path(directory)
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{directory}: is a file; an export is a directory with {CONFIG} and {WEIGHTS}")
     directory.mkdir(parents=True, exist_ok=True)
     config = {"model_type": "prune_lab", **model.config.to_dict()}
     if model.tokenizer is not None:
         config["tokenizer_hash"] = model.tokenizer.hash
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    _replace(directory / WEIGHTS, safetensors.torch.save(weights, metadata={"format": "pt"}))
+    content = safetensors.torch.save(_stored_tensors(model), metadata={"format": "pt"})
+    _replace(directory / WEIGHTS, lambda path: path.write_bytes(content))
     if model.tokenizer is not None:
-        model.tokenizer.save(directory / TOKENIZER)
-    _replace(directory / CARD, model_card(model).encode())
-    _replace(directory / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+        _replace(directory / TOKENIZER, model.tokenizer.save)
+    _replace(directory / CARD, lambda path: path.write_text(model_card(model), encoding="utf-8"))
+    _replace(directory / CONFIG, lambda path: path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8"))
 
 
 def load_export(source: str | Path, **hub: Any) -> Transformer:
@@ -63,9 +70,10 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     weights = _read_weights(directory / WEIGHTS)
     model = Transformer(config)
     _check_weights(model, weights, directory / WEIGHTS)
-    floating = {tensor.dtype for tensor in weights.values() if tensor.is_floating_point()}
-    if len(floating) == 1:
-        model.to(floating.pop())
+    # Tables that are not stored take the type of the embeddings; gates may have another one than the weights.
+    model.to(weights["source_table.weight"].dtype)
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        tensor.data = tensor.data.to(weights[name].dtype)
     model.load_state_dict(weights)
     model.tokenizer = tokenizer
     return model.eval()
@@ -91,11 +99,16 @@ def read_config(directory: str | Path) -> dict[str, Any]:
 def weights_hash(model: Transformer) -> str:
     """sha256 over names, shapes and bytes of all weights and buffers that an export holds."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        tensor = tensor.detach().cpu().contiguous()
+    for name, tensor in sorted(_stored_tensors(model).items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
         digest.update(tensor.view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
     return digest.hexdigest()
+
+
+def _stored_tensors(model: Transformer) -> dict[str, torch.Tensor]:
+    """All weights and buffers by name; blocks wrapped by `torch.compile` go by the names that they have without it."""
+    tensors = {name.replace("_orig_mod.", ""): tensor for name, tensor in model.state_dict().items()}
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:
@@ -123,15 +136,18 @@ def _download(source: str, hub: dict[str, Any]) -> Path:
     if source.count("/") != 1 or source.startswith((".", "/", "~")):
         raise FileNotFoundError(f"{source}: no such directory; an export is a directory with {CONFIG} and {WEIGHTS}")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, CARD], **hub))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise FileNotFoundError(f"{source}: no such directory, and not found on the hub ({type(error).__name__})") from error
 
 
-def _replace(path: Path, content: bytes) -> None:
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    os.replace(temporary, path)
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
