@@ -43,7 +43,8 @@ def beam_search(
     """
     search = _Search(state, beam_size, length_penalty, max_lengths, eos_id, forbidden)
     last = torch.full((len(max_lengths), 1), bos_id, device=max_lengths.device)
-    while len(search.alive):
+    # Every sentence ends at its limit; the bound on the length is for models whose logits are not numbers, which end nowhere.
+    while len(search.alive) and search.length <= search.longest:
         last = search.advance(state.step(last))
         search.drop_finished()
         last = last[search.going] if len(search.going) < len(last) else last
@@ -59,8 +60,8 @@ class _Search:
         device, num = max_lengths.device, len(max_lengths)
         self.state, self.beam_size, self.length_penalty = state, beam_size, length_penalty
         self.eos_id, self.forbidden = eos_id, forbidden
-        longest = int(max_lengths.max())
-        self.best_tokens = torch.full((num, longest + 1), eos_id, device=device)
+        self.longest = int(max_lengths.max())
+        self.best_tokens = torch.full((num, self.longest + 1), eos_id, device=device)
         self.best_lengths = torch.zeros(num, dtype=torch.long, device=device)
         self.best_scores = torch.full((num,), -torch.inf, device=device)
         # Of the sentences still searched (alive), all by row:
@@ -68,7 +69,7 @@ class _Search:
         self.max_lengths = max_lengths
         self.num_finished = torch.zeros(num, dtype=torch.long, device=device)
         self.scores = torch.zeros(num, 1, device=device)
-        self.tokens = torch.full((num, 1, longest + 1), eos_id, device=device)
+        self.tokens = torch.full((num, 1, self.longest + 1), eos_id, device=device)
         self.length = 0
         self.going = self.alive
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,11 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if isinstance(self.beam_size, bool) or not isinstance(self.beam_size, int) or self.beam_size < 1:
             raise ValueError(f"decoding.beam_size: {self.beam_size!r}; allowed are whole numbers from 1")
-        if not self.length_penalty >= 0:
+        for name in ("length_penalty", "max_length_a", "max_length_b"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise ValueError(f"decoding.{name}: {value!r}; allowed are numbers from 0")
+        if self.length_penalty < 0:
             raise ValueError(f"decoding.length_penalty: {self.length_penalty!r}; allowed are numbers from 0")
         if self.max_length_a < 0 or self.max_length_b < 0 or self.max_length_a + self.max_length_b <= 0:
             lengths = f"{self.max_length_a!r} and {self.max_length_b!r}"
