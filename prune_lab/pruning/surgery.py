@@ -47,11 +47,15 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
 
 @torch.no_grad()
 def fold_gates(model: Transformer) -> Transformer:
-    """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation, fractions included."""
-    folded = model.copy()
-    for site in folded.attention_sites().values():
+    """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation, fractions included.
+
+    Heads whose gate is exactly 0 are masked in the copy, so that they stay closed and count as gone.
+    """
+    folded, open_heads = model.copy(), model.open_heads()
+    for name, site in folded.attention_sites().items():
         if site.gate is not None and site.numbers:
             site.attention.fold_gates(site.gate.value())  # type: ignore[operator]
+            site.mask_heads(open_heads[name])
     folded.remove_gates()
     return folded
 
