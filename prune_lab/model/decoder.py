@@ -29,7 +29,6 @@ class DecoderLayer(nn.Module):
         self.cross_attention = build_site(config, f"decoder.{layer}.cross")
         self.feed_forward_residual = Residual(config)
         self.feed_forward: FeedForward = build_feed_forward(config)
-        self.freeze_unused()
 
     def forward(
         self,

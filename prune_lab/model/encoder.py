@@ -26,7 +26,6 @@ class EncoderLayer(nn.Module):
         self.self_attention = build_site(config, f"encoder.{layer}.self")
         self.feed_forward_residual = Residual(config)
         self.feed_forward: FeedForward = build_feed_forward(config)
-        self.freeze_unused()
 
     def forward(self, hidden: Tensor, mask: AttentionMask, head_gates: Mapping[str, Tensor], seen: Observation) -> Tensor:
         """[B, S, D] -> [B, S, D]."""

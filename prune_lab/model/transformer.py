@@ -35,7 +35,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
     """An encoder-decoder Transformer (Vaswani 2017, arXiv 1706.03762).
 
     Args:
-        config: what it is made of; kept as `config`.
+        config: what it is made of. The model keeps a copy as `config`, which goes along with its gates and heads.
 
     Attributes:
         tokenizer: the tokenizer that belongs to the model and is stored in its exports, or None.
@@ -43,7 +43,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config = config
+        self.config = config = copy.deepcopy(config)
         self.tokenizer: Any | None = None
         positions = {"kind": config.positions, "d_model": config.d_model, "max_positions": config.max_positions, "dropout": config.dropout}
         tables = {"d_model": config.d_model, "pad_id": config.pad_id}
@@ -56,6 +56,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         self.decoder = Decoder(config)
         if config.gates is not None:
             self._build_gates(config.gates)
+        self.freeze_unused()
 
     # The way of the data
 
@@ -121,9 +122,17 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
             source_ids: [B, S].
             options: how to search.
             use_cache: False computes every prefix anew (slow, an oracle for tests).
-            max_length: tokens before the end mark, the same for every sentence; a + b * S of the options when None.
+            max_length: tokens before the end mark, the same for every sentence; a + b * S of the options when None. With learned
+                positions no hypothesis is longer than these allow.
+
+        Raises:
+            ValueError: a `max_length` below 1, or a source longer than learned positions allow.
         """
-        was_training = self.training
+        if max_length is not None and max_length < 1:
+            raise ValueError(f"max_length: {max_length!r}; allowed are whole numbers from 1")
+        if len(source_ids) == 0:
+            return Hypotheses([], [])
+        modes = {module: module.training for module in self.modules()}
         self.eval()
         try:
             config = self.config
@@ -141,7 +150,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
                 state, beam_size=options.beam_size, length_penalty=options.length_penalty, max_lengths=limits, **marks
             )
         finally:
-            self.train(was_training)
+            for module, mode in modes.items():
+                module.training = mode
 
     def generate(
         self,
@@ -197,9 +207,17 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         return table
 
     def freeze_unused(self) -> None:
-        """Freeze the norms that only an empty site would read, so that every trainable weight has a gradient."""
+        """Freeze what no forward pass reads, so that every trainable weight has a gradient: weights without elements, norms that only an
+        empty site would read, and, when no cross site has heads, all that only serves the encoder (its gates aside: a penalty reads them)."""
         for layer in (*self.encoder.layers, *self.decoder.layers):
             layer.freeze_unused()
+        unread = [parameter for parameter in self.parameters() if parameter.numel() == 0]
+        if not any(site.numbers for name, site in self.attention_sites().items() if kind_of_site(name) == "decoder.cross"):
+            gates = {id(parameter) for gate in self.gates().values() for parameter in gate.parameters()}
+            only_encoder = [self.encoder, self.source_positions, *([] if self.target_table is None else [self.source_table])]
+            unread += [parameter for module in only_encoder for parameter in module.parameters() if id(parameter) not in gates]
+        for parameter in unread:
+            parameter.requires_grad_(False)
 
     # Gates
 
@@ -211,22 +229,24 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """Put a gate on every head of the sites of these kinds, in place; gates that are there already are replaced.
 
         Raises:
-            ValueError: an unknown name, kind or option.
+            ValueError: an unknown name, kind or option; the model stays as it was.
         """
-        kinds = list(kinds)
+        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
             raise ValueError(f"gates.kinds: {unknown or kinds}; allowed are {', '.join(KINDS)}")
-        self.remove_gates()
-        gates = {"name": name, "kinds": kinds, "options": dict(options or {})}
-        self._build_gates(gates)
-        self.config.gates = gates
+        self._build_gates({"name": name, "kinds": kinds, "options": dict(options or {})})
+        self.freeze_unused()
 
     def _build_gates(self, gates: Mapping[str, Any]) -> None:
-        for name, site in self.attention_sites().items():
-            if kind_of_site(name) in gates["kinds"]:
-                gate = build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"]))
-                site.gate = gate.to(self.source_table.weight.device).train(self.training)
+        build = {site: kind_of_site(name) in gates["kinds"] for name, site in self.attention_sites().items()}
+        built = {
+            site: build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"])) if wanted else None
+            for site, wanted in build.items()
+        }
+        for site, gate in built.items():
+            site.gate = None if gate is None else gate.to(self.source_table.weight.device).train(self.training)
+        self.config.gates = dict(gates)
 
     def remove_gates(self) -> None:
         """Take all gates off, in place; heads count as fully open afterwards."""
@@ -246,11 +266,24 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         other.tokenizer = tokenizer
         return other
 
-    def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:  # type: ignore[override]
-        """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` when the model has its tokenizer."""
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | Path, *, push_to_hub: bool = False, repo_id: str | None = None, **hub: Any
+    ) -> str | None:
+        """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` when the model has its tokenizer.
+
+        Args:
+            save_directory: made if needed.
+            push_to_hub: upload it as well; returns the commit's address.
+            repo_id: where to; the directory's name when None.
+            hub: private, token, commit_message and the like, for the upload.
+
+        Raises:
+            ValueError: `save_directory` is a file.
+        """
         from prune_lab.model.storage import save_export
 
         save_export(self, save_directory)
+        return self.push_to_hub(repo_id or Path(save_directory).name, **hub) if push_to_hub else None
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> Transformer:  # type: ignore[override]
