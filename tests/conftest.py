@@ -25,7 +25,7 @@ def multi30k_directory() -> Path:
 
 @pytest.fixture(scope="session")
 def small_model() -> Callable[..., Transformer]:
-    """Builds the small model of the checks: 2+2 layers, D 32, 4 heads of width 8, random biases and norms, evaluation mode.
+    """Builds the small model of the checks: 2+2 layers, D 32, 4 heads of width 8, random biases, evaluation mode.
 
     ``build(seed=0, **settings)`` changes settings of its `ModelConfig`. The vocabularies have 37 source and 41 target
     entries, 41 each when shared.
@@ -73,7 +73,7 @@ def sources() -> Callable[..., Tensor]:
 
 @pytest.fixture(scope="session")
 def targets(sources: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Builds target ids ``[B, T]`` with both marks: ``build(lengths, seed=1, extra_padding=0)``, lengths without marks."""
+    """Builds target ids ``[B, T]`` with marks: ``build(lengths, seed=1, extra_padding=0)``, lengths without marks."""
 
     def build(lengths: Sequence[int], seed: int = 1, extra_padding: int = 0) -> Tensor:
         ids = sources(lengths, seed, extra_padding)
