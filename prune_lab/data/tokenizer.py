@@ -165,6 +165,11 @@ class Tokenizer:
         """The form of a line that decoding gives back when all its characters are known."""
         return self._source.normalise(line)
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """What :meth:`save` writes, as plain data; the constructor takes it back."""
+        return self._content
+
     def save(self, path: str | Path) -> None:
         """Writes the one file that :meth:`load` reads."""
         Path(path).write_text(json.dumps(self._content, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Progress as plain lines, which look the same on a terminal and in the log of a cluster job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+
+from prune_lab.training.callbacks.validation import Validation
+
+
+class ProgressLines(pl.Callback):
+    """Prints one line at most every `seconds`, and one after each validation.
+
+    Args:
+        label: what the run is called in front of each line.
+        seconds: pause between lines.
+    """
+
+    def __init__(self, label: str = "train", seconds: float = 10.0) -> None:
+        self._label, self._seconds = label, seconds
+        self._last, self._start = 0.0, 0.0
+        self._tokens, self._validated = 0, -1
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._last = self._start = time.monotonic()
+        self._tokens = 0
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: Any) -> None:
+        """Count, and print when it is time."""
+        self._tokens += sum(part.num_target_tokens for part in batch)
+        validation = next((callback for callback in trainer.callbacks if isinstance(callback, Validation)), None)  # type: ignore[attr-defined]
+        validated = validation is not None and bool(validation.last_figures) and validation.last_update != self._validated
+        now = time.monotonic()
+        if not trainer.is_global_zero or (now - self._last < self._seconds and not validated):
+            return
+        line = f"{self._label}: update {trainer.global_step}/{trainer.max_steps}"
+        if validated and validation is not None:
+            self._validated = validation.last_update
+            figures = validation.last_figures
+            line += f"  BLEU {figures['bleu']:.1f} (best {validation.best_bleu:.1f})  nll {figures['nll']:.3f}"
+            if pl_module.model.gates():  # type: ignore[operator,union-attr]
+                line += f"  open {figures['remaining_heads']:.0f}"
+        else:
+            line += f"  {self._tokens / max(1e-9, now - self._start):,.0f} target tokens/s"
+        print(line, flush=True)
+        self._last = now

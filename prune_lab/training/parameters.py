@@ -1,0 +1,64 @@
+"""Which parameters are trained, and in which groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from prune_lab.model.transformer import Transformer
+
+PARTS = ("encoder", "decoder", "embeddings")
+
+
+def freeze(model: Transformer, parts: Collection[str]) -> None:
+    """Stop training parts of a model, in place.
+
+    `decoder` takes the target table and the vocabulary projection with it, and so the source table where they are one: an encoder-only
+    experiment leaves the function of the decoder as it was (Voita 2019, section 4.2). Gates are never frozen.
+
+    Raises:
+        ValueError: an unknown part.
+    """
+    unknown = sorted(set(parts) - set(PARTS))
+    if unknown:
+        raise ValueError(f"training.freeze: {unknown[0]!r}; allowed are {', '.join(PARTS)}")
+    gates = {id(parameter) for gate in model.gates().values() for parameter in gate.parameters()}
+    target_side = [model.target_table or model.source_table, model.target_positions, *([model.output_table] if model.output_table else [])]
+    modules = {
+        "encoder": [model.encoder],
+        "decoder": [model.decoder, *target_side],
+        "embeddings": [model.source_table, model.source_positions, *target_side],
+    }
+    for part in parts:
+        for module in modules[part]:
+            for parameter in module.parameters():
+                if id(parameter) not in gates:
+                    parameter.requires_grad_(False)
+
+
+def parameter_groups(model: Transformer, *, gate_learning_rate: float) -> list[dict[str, Any]]:
+    """Optimiser groups: `decayed` (matrices), `plain` (biases, norms, token tables) and `gates`.
+
+    Weight decay applies to the first alone. Gates have a learning rate of their own.
+
+    Raises:
+        ValueError: nothing is left to train, or a gate learning rate that is not above 0.
+    """
+    if not gate_learning_rate > 0:
+        raise ValueError(f"gates.learning_rate: {gate_learning_rate}; allowed are numbers above 0")
+    gates = [parameter for gate in model.gates().values() for parameter in gate.parameters() if parameter.numel()]
+    gate_ids = {id(parameter) for parameter in gates}
+    tables = {id(table.weight) for table in (model.source_table, model.target_table, model.output_table) if table is not None}
+    decayed, plain = [], []
+    for parameter in model.parameters():
+        if parameter.requires_grad and parameter.numel() and id(parameter) not in gate_ids:
+            (decayed if parameter.dim() > 1 and id(parameter) not in tables else plain).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"name": "decayed", "params": decayed},
+        {"name": "plain", "params": plain, "weight_decay": 0.0},
+        {"name": "gates", "params": gates, "weight_decay": 0.0, "lr": gate_learning_rate},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
+        raise ValueError("training.freeze: nothing is left to train")
+    return groups

@@ -1,0 +1,82 @@
+"""Learning-rate schedules: factors on the optimiser's learning rate, by update (counted from 0)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseSquareRoot:
+    """Linear warm-up, then a decay with the square root of the update (Vaswani 2017, section 5.3), and if wanted a linear end to zero.
+
+    Attributes:
+        warmup_updates: updates over which the rate rises to its peak.
+        decay_updates: the last updates of the run, over which the rate also falls linearly to zero; 0 for none.
+        total_updates: length of the run; needed when `decay_updates` is not 0.
+
+    Raises:
+        ValueError: negative numbers, or a decay without the length of the run.
+    """
+
+    warmup_updates: int = 1000
+    decay_updates: int = 0
+    total_updates: int | None = None
+
+    def __post_init__(self) -> None:
+        _check("scheduler.warmup_updates", self.warmup_updates)
+        _check("scheduler.decay_updates", self.decay_updates)
+        if self.decay_updates and self.total_updates is None:
+            raise ValueError(f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run")
+
+    def __call__(self, update: int) -> float:
+        """The factor at an update."""
+        number = update + 1
+        factor = min(number / max(1, self.warmup_updates), (max(1, self.warmup_updates) / number) ** 0.5)
+        if self.decay_updates and self.total_updates is not None:
+            factor *= min(1.0, max(0, self.total_updates - update) / self.decay_updates)
+        return factor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """Linear warm-up, then half a cosine down to a floor at the end of the run (Loshchilov 2017, arXiv 1608.03983, eq. 5).
+
+    Attributes:
+        total_updates: length of the run.
+        warmup_updates: updates over which the rate rises to its peak.
+        floor: the last factor, as a share of the peak.
+
+    Raises:
+        ValueError: a warm-up that is no shorter than the run, or a floor outside 0 to 1.
+    """
+
+    total_updates: int
+    warmup_updates: int = 0
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        _check("scheduler.warmup_updates", self.warmup_updates)
+        if self.total_updates <= self.warmup_updates:
+            raise ValueError(
+                f"scheduler.total_updates: {self.total_updates}; allowed are numbers above scheduler.warmup_updates ({self.warmup_updates})"
+            )
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"scheduler.floor: {self.floor}; allowed are numbers from 0 to 1")
+
+    def __call__(self, update: int) -> float:
+        """The factor at an update."""
+        if update < self.warmup_updates:
+            return (update + 1) / self.warmup_updates
+        progress = min(1.0, (update - self.warmup_updates) / (self.total_updates - self.warmup_updates))
+        return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def constant(update: int) -> float:
+    """The factor 1, which the gates' learning rate keeps."""
+    return 1.0
+
+
+def _check(key: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from 0")
