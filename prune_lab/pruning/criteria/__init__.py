@@ -1,0 +1,1 @@
+"""Criteria: what a head is worth. One file each; the file's name is the criterion's short name."""

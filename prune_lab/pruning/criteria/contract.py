@@ -1,0 +1,60 @@
+"""The contract of a criterion, and how a model is looked at without a trace."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import ClassVar
+
+import torch
+
+from prune_lab.data.batching import Batch
+from prune_lab.heads import HeadScores
+from prune_lab.model.transformer import Transformer
+
+
+class Criterion(ABC):
+    """Says what each live head of a model is worth: higher means keep.
+
+    Options are keyword-only arguments of the constructor, which checks them and does nothing else. A criterion lives in
+    a file of its own in this package, named after it, and needs no other registration.
+
+    Attributes:
+        name: the short name, the same as the file's.
+        needs_batches: whether the scores are measured on text; the others take no batches (an empty list will do).
+    """
+
+    name: ClassVar[str]
+    needs_batches: ClassVar[bool] = True
+
+    @abstractmethod
+    def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:
+        """Score the live heads, on whatever device the model is, and leave the model as it was.
+
+        Args:
+            model: stays as it is: weights, gradients, mode of each module, `requires_grad` flags. No number is drawn
+                from a global random generator.
+            batches: training text; batches on another device are moved.
+
+        Returns:
+            scores of all live heads at all sites, with the options and the size of the text in their settings.
+        """
+
+
+@contextmanager
+def evaluating(model: Transformer) -> Iterator[None]:
+    """Evaluation mode with frozen parameters; mode and `requires_grad` of every part are as before afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.eval()
+    model.requires_grad_(False)
+    try:
+        # Works inside a caller's no_grad or inference_mode as well.
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+        for parameter, requires_grad in flags:
+            parameter.requires_grad_(requires_grad)

@@ -1,0 +1,332 @@
+"""Criteria. Contract tests take their list from the registry; the gradient is compared with finite differences."""
+
+import inspect
+from pathlib import Path
+
+import pytest
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from scipy.stats import spearmanr
+
+from prune_lab.data.batching import Batch, collate
+from prune_lab.heads import HeadMask, HeadScores
+from prune_lab.model.config import ModelConfig
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.criteria.gradient import Gradient
+from prune_lab.pruning.criteria.random import Random
+from prune_lab.pruning.criteria.registry import criteria, score_heads
+from prune_lab.pruning.surgery import mask_heads, prune_heads
+
+CONF = Path(__file__).parents[2] / "conf" / "criterion"
+LENGTHS = (3, 5, 9, 12, 18, 25, 31, 40)
+
+
+def small_model(**changes) -> Transformer:
+    """2+2 layers, D 32, 4 heads of width 8, biases random and not zero: 24 heads at 6 sites."""
+    torch.manual_seed(0)
+    sizes = {"source_vocab_size": 50, "target_vocab_size": 60, "d_model": 32, "d_feed_forward": 64, "dropout": 0.1}
+    sizes |= {"encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 4, "decoder_heads": 4}
+    model = Transformer(ModelConfig(**(sizes | changes)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.2)
+    return model.eval()
+
+
+def gated_model(evaluation: str = "fraction") -> Transformer:
+    model = small_model()
+    model.add_gates("hard_concrete", options={"evaluation": evaluation})
+    with torch.no_grad():
+        for gate in model.gates().values():
+            gate.log_a.copy_(torch.tensor([-4.0, -0.5, 0.7, 1.5]))
+    return model
+
+
+def examples(lengths=LENGTHS, seed: int = 1) -> list[tuple[list[int], list[int]]]:
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda num, size: torch.randint(4, size, (num,), generator=generator).tolist()  # noqa: E731
+    return [([*draw(num, 50), 2], [1, *draw(num + 2, 60), 2]) for num in lengths]
+
+
+def flat(scores: HeadScores) -> torch.Tensor:
+    return torch.tensor([value for heads in scores.values.values() for value in heads.values()], dtype=torch.float64)
+
+
+def assert_close(left: HeadScores, right: HeadScores, relative: float) -> None:
+    torch.testing.assert_close(flat(left), flat(right), rtol=relative, atol=1e-9)
+
+
+def slopes(model: Transformer, batch: Batch, site: str, factor: torch.Tensor, step: float = 1e-4) -> torch.Tensor:
+    """dL/dxi of each sentence [B] by central differences, for the entries of `factor` that are 1."""
+    with torch.no_grad():
+        higher = sentence_losses(model, batch, {site: 1 + step * factor})
+        lower = sentence_losses(model, batch, {site: 1 - step * factor})
+    return (higher - lower) / (2 * step)
+
+
+def sentence_losses(model: Transformer, batch: Batch, head_gates: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The summed negative log-likelihood of each sentence [B], the plain way."""
+    logits = model(batch.source_ids, batch.target_ids[:, :-1], head_gates)
+    targets = batch.target_ids[:, 1:]
+    nll = -torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+    return (nll * (targets != 0)).sum(1)
+
+
+# Contract: every criterion of the registry
+
+
+@pytest.mark.parametrize("name", criteria())
+def test_every_criterion_scores_exactly_the_live_heads(name):
+    model = gated_model()
+    gone = {"encoder.0.self": [0, 2], "decoder.1.cross": [0, 1, 2, 3]}
+    model = prune_heads(model, HeadMask.removing(gone, model))
+    model = mask_heads(model, HeadMask.removing({"decoder.0.self": [1], "encoder.1.self": [0, 1, 2, 3]}, model))
+    scores = score_heads(model, [collate(examples())], name)
+    assert {site: list(heads) for site, heads in scores.values.items()} == model.heads()
+    assert list(scores.values) == model.sites()
+    assert scores.criterion == name
+    assert torch.isfinite(flat(scores)).all()
+
+
+@pytest.mark.parametrize("name", criteria())
+def test_a9_every_criterion_runs_on_a_model_without_any_head(name):
+    model = gated_model()
+    model = prune_heads(model, HeadMask.keeping({site: [] for site in model.sites()}, model))
+    assert score_heads(model, [collate(examples())], name).to_dict() == {site: {} for site in model.sites()}
+
+
+@pytest.mark.parametrize("name", criteria())
+def test_every_criterion_leaves_the_model_and_the_random_state_as_they_were(name):
+    model = gated_model().train()
+    model.encoder.eval()
+    model.encoder.requires_grad_(False)
+    for parameter in model.decoder.parameters():
+        parameter.grad = torch.full_like(parameter, 3.0)
+    weights = {key: value.clone() for key, value in model.state_dict().items()}
+    modes = [module.training for module in model.modules()]
+    flags = [parameter.requires_grad for parameter in model.parameters()]
+    random_state = torch.get_rng_state()
+
+    scores = score_heads(model, [collate(examples())], name)
+
+    assert [module.training for module in model.modules()] == modes
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert [parameter.requires_grad for parameter in model.parameters()] == flags
+    assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
+    for parameter in model.decoder.parameters():
+        assert torch.equal(parameter.grad, torch.full_like(parameter, 3.0))
+    assert all(parameter.grad is None for parameter in model.encoder.parameters())
+    assert score_heads(model.eval(), [collate(examples())], name).to_dict() == scores.to_dict(), "training mode told"
+
+
+@pytest.mark.parametrize("name", criteria())
+def test_every_criterion_has_a_configuration_with_the_defaults_of_its_constructor(name):
+    config = OmegaConf.create({"criterion": OmegaConf.load(CONF / f"{name}.yaml")})
+    built = instantiate(config.criterion, _convert_="all")
+    defaults = {key: entry.default for key, entry in inspect.signature(criteria()[name]).parameters.items()}
+    assert type(built) is criteria()[name] and built.name == name
+    assert {key: getattr(built, key) for key in defaults} == defaults
+    assert {key for key in config.criterion if key != "_target_"} == set(defaults)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an accelerator")
+@pytest.mark.parametrize("name", criteria())
+def test_scores_do_not_depend_on_the_device(name):
+    model, batches = gated_model(), [collate(examples())]
+    assert_close(score_heads(model.copy().to("cuda"), batches, name), score_heads(model, batches, name), 1e-3)
+
+
+# Gradient
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_gradient_equals_finite_differences_at_every_site(norm):
+    model = small_model(norm=norm).double()
+    batch = collate(examples((3, 7, 12)))
+    scores, heads = score_heads(model, [batch]), torch.eye(4, dtype=torch.float64)
+    for site in model.sites():
+        for head in range(4):
+            expected = slopes(model, batch, site, heads[head]).abs().mean().item()
+            assert scores.values[site][head] == pytest.approx(expected, rel=1e-5, abs=1e-8), f"{site}.{head}"
+
+
+def test_gradient_of_a_gated_model_is_taken_at_its_evaluation_gates():
+    model = gated_model("fraction").double()
+    model = mask_heads(model, HeadMask.removing({"decoder.0.cross": [2]}, model))
+    batch = collate(examples((4, 9)))
+    scores, heads = score_heads(model, [batch]), torch.eye(4, dtype=torch.float64)
+    for site in ("encoder.1.self", "decoder.0.cross"):
+        assert scores.values[site][0] == 0, "a closed gate"
+        for head, score in scores.values[site].items():
+            expected = slopes(model, batch, site, heads[head]).abs().mean().item()
+            assert score == pytest.approx(expected, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("site", ["encoder.0.self", "decoder.1.self", "decoder.0.cross"])
+def test_token_takes_absolute_values_at_each_position_of_the_query_side(site):
+    model, batch = small_model().double(), collate(examples((3, 6)))
+    num = batch.source_ids.shape[1] if site.startswith("encoder") else batch.target_ids.shape[1] - 1
+    expected = 0.0
+    for position in range(num):
+        factor = torch.zeros(2, 4, num, dtype=torch.float64)
+        factor[:, 3, position] = 1
+        expected += slopes(model, batch, site, factor).abs().mean().item()
+    assert score_heads(model, [batch], absolute="token").values[site][3] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("absolute", ["sentence", "token"])
+def test_b4_padding_batch_split_and_repetition_do_not_change_the_scores(absolute):
+    model, pairs = small_model(), examples()
+    whole = collate(pairs)
+    together = score_heads(model, [whole], absolute=absolute)
+    assert_close(score_heads(model, [collate([pair]) for pair in pairs], absolute=absolute), together, 1e-4)
+    assert_close(score_heads(model, [collate(pairs[5:]), collate(pairs[:5])], absolute=absolute), together, 1e-4)
+    padding = torch.zeros(len(pairs), 20, dtype=torch.long)
+    padded = Batch(
+        source_ids=torch.cat((whole.source_ids, padding), 1), target_ids=torch.cat((whole.target_ids, padding), 1)
+    )
+    assert_close(score_heads(model, [padded], absolute=absolute), together, 1e-4)
+    twice = score_heads(model, [whole, whole], absolute=absolute)
+    assert_close(twice, together, 1e-6)
+    assert twice.settings["num_sentences"] == 16
+    assert twice.settings["num_tokens"] == 2 * sum(num + 3 for num in LENGTHS)
+
+
+def test_the_three_absolute_values_and_how_they_relate():
+    model, pairs = small_model(), examples()
+    one_by_one = [collate([pair]) for pair in pairs]
+    options = ("sentence", "token", "batch")
+    by_option = {absolute: score_heads(model, [collate(pairs)], absolute=absolute) for absolute in options}
+    sentence, token, batch = (flat(by_option[absolute]) for absolute in options)
+    assert (token >= sentence - 1e-6).all() and (sentence >= batch - 1e-6).all()
+    assert token.sum() > 1.1 * sentence.sum() and sentence.sum() > 1.1 * batch.sum()
+    assert_close(score_heads(model, one_by_one, absolute="batch"), by_option["sentence"], 1e-4)
+    assert by_option["batch"].settings["num_batches"] == 1
+    assert score_heads(model, one_by_one, absolute="batch").settings["num_batches"] == 8
+    assert "num_batches" not in by_option["sentence"].settings
+
+
+def test_normalised_scores_have_norm_one_at_each_site_and_the_same_order():
+    model, batches = small_model(), [collate(examples())]
+    with torch.no_grad():
+        model.attention_sites()["encoder.1.self"].attention.output.weight.zero_()
+    plain, normalised = score_heads(model, batches), score_heads(model, batches, normalise=True)
+    for site, heads in normalised.values.items():
+        norm = sum(value**2 for value in heads.values()) ** 0.5
+        assert norm == pytest.approx(0.0 if site == "encoder.1.self" else 1.0)
+        assert sorted(heads, key=heads.get) == sorted(heads, key=plain.values[site].get)
+    assert normalised.settings["normalise"] is True
+
+
+@pytest.mark.parametrize("name", ["gradient", "magnitude"])
+def test_heads_without_an_output_come_last_and_go_without_a_trace(name):
+    model, batch = small_model(), collate(examples())
+    idle = {"encoder.0.self": [1, 3], "encoder.1.self": [0, 1, 2, 3], "decoder.0.self": [0, 2, 3]}
+    idle["decoder.1.cross"] = [0, 1, 3]
+    with torch.no_grad():
+        for site, heads in idle.items():
+            model.attention_sites()[site].attention.head_matrices()[1][heads] = 0
+    scores = score_heads(model, [batch], name)
+    values = {(site, head): value for site, heads in scores.values.items() for head, value in heads.items()}
+    last = sorted(values, key=values.get)[:12]
+    assert set(last) == {(site, head) for site, heads in idle.items() for head in heads}
+    pruned = prune_heads(model, HeadMask.removing(idle, model))
+    with torch.no_grad():
+        difference = model(batch.source_ids, batch.target_ids) - pruned(batch.source_ids, batch.target_ids)
+    assert difference.abs().max() < 1e-5
+
+
+def test_scores_under_bfloat16_autocast_keep_the_order():
+    model, batches = small_model(), [collate(examples(LENGTHS * 2))]
+    exact = score_heads(model, batches)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = score_heads(model, batches)
+    assert not torch.equal(flat(rough), flat(exact))
+    assert spearmanr(flat(rough), flat(exact)).statistic >= 0.99
+
+
+def test_gradient_works_where_gradients_are_off_and_on_a_generator_of_batches():
+    model, pairs = small_model(), examples()
+    expected = score_heads(model, [collate(pairs)])
+    with torch.no_grad():
+        assert_close(score_heads(model, (collate([pair]) for pair in pairs)), expected, 1e-4)
+
+
+def test_gradient_asks_for_no_weight_gradients():
+    model = small_model()
+
+    def watched():
+        assert not any(parameter.requires_grad for parameter in model.parameters())
+        yield collate(examples())
+
+    score_heads(model, watched())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_gradient_that_overflows_is_an_error_that_names_the_head():
+    model = small_model()
+    with torch.no_grad():
+        model.attention_sites()["decoder.1.cross"].attention.output.weight[0] = float("inf")
+    with pytest.raises(ValueError, match=r"score of encoder\.0\.self\.0: nan"):
+        score_heads(model, [collate(examples())])
+
+
+# The others
+
+
+def test_magnitude_is_the_product_of_the_norms_of_the_value_and_output_weights_of_a_head():
+    model = small_model()
+    attention = model.attention_sites()["decoder.0.cross"].attention
+    expected = attention.value.weight[16:24].norm() * attention.output.weight[:, 16:24].norm()
+    score = score_heads(model, criterion="magnitude").values["decoder.0.cross"][2]
+    assert score == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_gate_scores_are_p_open_or_log_a_and_heads_without_a_gate_are_open():
+    model = small_model()
+    model.add_gates("hard_concrete", kinds=["encoder.self"], options={"init": 0.3})
+    scores = score_heads(model, criterion="gate")
+    assert scores.values["encoder.1.self"][2] == pytest.approx(model.gates()["encoder.1.self"].p_open()[2].item())
+    assert set(scores.values["decoder.0.cross"].values()) == {1.0}
+    with pytest.raises(ValueError, match=r"log_a, which decoder\.0\.self does not have; allowed here is p_open"):
+        score_heads(model, criterion="gate", value="log_a")
+    model.add_gates("hard_concrete", options={"init": 0.3})
+    assert score_heads(model, criterion="gate", value="log_a").values["decoder.0.self"][1] == pytest.approx(0.3)
+    model.remove_gates()
+    with pytest.raises(ValueError, match="this model has no gates"):
+        score_heads(model, criterion="gate")
+
+
+def test_random_scores_come_from_the_seed_alone():
+    model = small_model()
+    first = score_heads(model, criterion="random", seed=3)
+    torch.manual_seed(99)
+    assert score_heads(model, criterion=Random(seed=3)).to_dict() == first.to_dict()
+    assert score_heads(model, criterion="random", seed=4).to_dict() != first.to_dict()
+    pruned = prune_heads(model, HeadMask.removing({"encoder.0.self": [0, 1]}, model))
+    fewer = score_heads(pruned, criterion="random", seed=3)
+    assert fewer.values["encoder.0.self"] == {head: first.values["encoder.0.self"][head] for head in (2, 3)}
+    assert fewer.values["decoder.1.cross"] == first.values["decoder.1.cross"]
+    assert len(set(flat(first).tolist())) == 24
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"criterion": "taylor"}, "criterion: 'taylor' is unknown; allowed are gate, gradient, magnitude, random"),
+        ({"order": 2}, "criterion.order: unknown for gradient; allowed are absolute, normalise"),
+        ({"criterion": "magnitude", "p": 1}, "criterion.p: unknown for magnitude; allowed are no options at all"),
+        ({"criterion": Gradient(), "normalise": True}, "criterion.normalise: gradient is built already"),
+        ({"absolute": "word"}, "criterion.absolute: 'word'; allowed are sentence, token, batch"),
+        ({"normalise": "yes"}, "criterion.normalise: 'yes'; allowed are true and false"),
+        ({"criterion": "random", "seed": -1}, "criterion.seed: -1; allowed are whole numbers from 0"),
+        ({"criterion": "gate", "value": "l0"}, "criterion.value: 'l0'; allowed are p_open, log_a"),
+        ({"criterion": "gradient"}, "batches: no sentences"),
+    ],
+)
+def test_wrong_settings_are_one_line_that_says_what_is_allowed(arguments, message):
+    with pytest.raises(ValueError) as caught:
+        score_heads(small_model(), [], **arguments)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
