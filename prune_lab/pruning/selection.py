@@ -1,0 +1,159 @@
+"""Which heads stay: from scores and a budget to a head mask."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from prune_lab.heads import HeadMask, HeadScores, kind_of_site
+from prune_lab.model.transformer import Transformer
+
+SCOPES = ("global", "per_kind", "per_site")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Keeps exactly as many heads as the budget says, those with the highest scores.
+
+    Attributes:
+        scope: among which heads scores are compared. `global`: all of them. `per_kind`, `per_site`: those of a kind of
+            site, or of a site; the budget is shared among these groups in proportion to their live heads, by largest
+            remainder (a tie goes to the earlier group).
+        floor: how many of its best heads each site keeps in any case, or all that it has when it has fewer.
+
+    Raises:
+        ValueError: an unknown scope, or a floor that is no whole number from 0.
+    """
+
+    scope: str = "global"
+    floor: int = 0
+
+    def __post_init__(self) -> None:
+        if self.scope not in SCOPES:
+            raise ValueError(f"selection.scope: {self.scope!r}; allowed are {', '.join(SCOPES)}")
+        if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
+            raise ValueError(f"selection.floor: {self.floor!r}; allowed are whole numbers from 0")
+
+    def __call__(self, scores: HeadScores, budget: int) -> HeadMask:
+        """The heads to keep. Equal scores are ordered by site, in the order of the scores, then by head number.
+
+        Raises:
+            ValueError: a budget out of range, a floor that it cannot pay for, or a score that is not finite.
+        """
+        _check_finite(scores)
+        groups = self._groups(list(scores.values))
+        quotas = self.quotas({site: len(heads) for site, heads in scores.values.items()}, budget)
+        kept: dict[str, list[int]] = {site: [] for site in scores.values}
+        for group, quota in zip(groups, quotas, strict=True):
+            for site, head in self._best(scores, group, quota):
+                kept[site].append(head)
+        return HeadMask({site: tuple(sorted(heads)) for site, heads in kept.items()})
+
+    def quotas(self, num_heads: Mapping[str, int], budget: int) -> list[int]:
+        """How many heads each group of sites keeps; also the way to check a budget before anything is scored.
+
+        Args:
+            num_heads: site -> live heads.
+            budget: heads to keep.
+
+        Raises:
+            ValueError: a budget out of range, or a floor that it cannot pay for.
+        """
+        check_budget(budget, sum(num_heads.values()))
+        floors = {site: min(self.floor, num) for site, num in num_heads.items()}
+        if sum(floors.values()) > budget:
+            num_sites, needed = sum(1 for num in num_heads.values() if num), sum(floors.values())
+            raise ValueError(
+                f"selection.floor: {self.floor} at each of {num_sites} sites keeps {needed} heads, but the budget is "
+                f"{budget}; allowed are budgets from {needed}, or a lower floor"
+            )
+        groups = self._groups(list(num_heads))
+        sizes = [sum(num_heads[site] for site in group) for group in groups]
+        return share_out(budget, sizes, [sum(floors[site] for site in group) for group in groups])
+
+    def _groups(self, sites: Sequence[str]) -> list[list[str]]:
+        """The sites whose heads are compared with each other, in order of first appearance."""
+        groups: dict[str, list[str]] = {}
+        for site in sites:
+            key = {"global": "", "per_kind": kind_of_site(site), "per_site": site}[self.scope]
+            groups.setdefault(key, []).append(site)
+        return list(groups.values())
+
+    def _best(self, scores: HeadScores, sites: Sequence[str], quota: int) -> list[tuple[str, int]]:
+        """The `quota` best heads of these sites, the floor of each site first."""
+        ranked = []
+        for order, site in enumerate(sites):
+            best_first = sorted((-score, head) for head, score in scores.values[site].items())
+            # False sorts first: heads that the floor protects come before all others.
+            ranked += [(rank >= self.floor, lack, order, head) for rank, (lack, head) in enumerate(best_first)]
+        return [(sites[order], head) for _, _, order, head in sorted(ranked)[:quota]]
+
+
+def select(scores: HeadScores, *, budget: int, scope: str = Selection.scope, floor: int = Selection.floor) -> HeadMask:
+    """The mask that keeps exactly `budget` heads, those with the highest scores; see `Selection`.
+
+    Raises:
+        ValueError: an unknown scope, a budget or floor out of range, or a score that is not finite.
+    """
+    return Selection(scope=scope, floor=floor)(scores, budget)
+
+
+def keep_rule_mask(model: Transformer) -> HeadMask:
+    """The heads that the gates of `model` keep by their own rule; heads without a gate stay.
+
+    Raises:
+        ValueError: the model has no gates.
+    """
+    if not model.gates():
+        raise ValueError("budgets: auto needs a model with gates, this one has none; allowed are lists such as [24,12]")
+    kept = {}
+    for name, site in model.attention_sites().items():
+        rule = [True] * len(site.numbers) if site.gate is None else site.gate.keep_rule().tolist()  # type: ignore[operator]
+        stays = {number for number, keep in zip(site.numbers, rule, strict=True) if keep}
+        kept[name] = tuple(number for number in site.heads() if number in stays)
+    return HeadMask(kept)
+
+
+def check_budget(budget: int, num_heads: int) -> None:
+    """ValueError unless `budget` is a whole number from 0 to `num_heads`, the live heads."""
+    if isinstance(budget, bool) or not isinstance(budget, int) or not 0 <= budget <= num_heads:
+        raise ValueError(f"budgets: {budget!r}; allowed are whole numbers from 0 to {num_heads}, the heads there are")
+
+
+def share_out(total: int, sizes: Sequence[int], least: Sequence[int]) -> list[int]:
+    """Whole shares of `total` in proportion to `sizes`, by largest remainder, within lower bounds.
+
+    A share that proportion would put below its `least` is set to it, and the others share what remains.
+
+    Args:
+        total: what is shared; from sum(least) to sum(sizes).
+        sizes: what the shares are proportional to.
+        least: the lower bounds; each at most its size.
+    """
+    shares = [0] * len(sizes)
+    free = [index for index, size in enumerate(sizes) if size]
+    while free:
+        size = sum(sizes[index] for index in free)
+        for index in free:
+            shares[index] = total * sizes[index] // size
+        num_over = total - sum(shares[index] for index in free)
+        # Remainders as whole numbers: in floating point, rounding errors would decide ties.
+        by_remainder = sorted((-(total * sizes[index] % size), index) for index in free)
+        for _, index in by_remainder[:num_over]:
+            shares[index] += 1
+        short = [index for index in free if shares[index] < least[index]]
+        if not short:
+            break
+        for index in short:
+            shares[index] = least[index]
+            total -= least[index]
+        free = [index for index in free if index not in short]
+    return shares
+
+
+def _check_finite(scores: HeadScores) -> None:
+    for site, heads in scores.values.items():
+        for head, score in heads.items():
+            if not math.isfinite(score):
+                raise ValueError(f"score of {site}.{head} by {scores.criterion}: {score}; allowed are finite numbers")
