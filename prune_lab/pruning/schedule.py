@@ -1,0 +1,180 @@
+"""How a model gets to its budgets: the sequence of cuts, what is scored before each, and what comes after it."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import partial
+from typing import Any, ClassVar
+
+from prune_lab.heads import HeadMask, HeadScores
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.budgets import AUTO, Budgets
+from prune_lab.pruning.selection import Selection, keep_rule_mask
+from prune_lab.pruning.surgery import prune_heads
+
+
+class Schedule(ABC):
+    """The sequence of budgets on the way to a wanted one.
+
+    Attributes:
+        name: the short name.
+        rescores: each cut is scored on the model that the cut before it left, and goes on from there, also from one
+            wanted budget to the next. Otherwise the given model is scored once, and every point is cut from it.
+    """
+
+    name: ClassVar[str]
+    rescores: ClassVar[bool]
+
+    @abstractmethod
+    def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
+        """Descending budgets, the last of them `target`.
+
+        Args:
+            num_live: heads that are there now.
+            num_original: heads of the unpruned model.
+            target: heads wanted, at most `num_live`.
+        """
+
+    def settings(self) -> dict[str, Any]:
+        """Name and options, for records."""
+        return {"name": self.name}
+
+
+class OneShot(Schedule):
+    """One cut for each wanted budget, all from the same scores."""
+
+    name: ClassVar[str] = "one_shot"
+    rescores: ClassVar[bool] = False
+
+    def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
+        """See `Schedule.budgets`: the target alone."""
+        return [target]
+
+
+class Iterative(Schedule):
+    """Steps of equal size, scored anew before each (Michel 2019, arXiv 1905.10650, section 4).
+
+    Args:
+        step_share: heads removed a step, as a share of the heads of the unpruned model; rounded up to whole heads.
+
+    Raises:
+        ValueError: a share that is not above 0 and at most 1.
+    """
+
+    name: ClassVar[str] = "iterative"
+    rescores: ClassVar[bool] = True
+
+    def __init__(self, *, step_share: float = 0.1) -> None:
+        if isinstance(step_share, bool) or not isinstance(step_share, int | float) or not 0 < step_share <= 1:
+            raise ValueError(f"schedule.step_share: {step_share!r}; allowed are numbers above 0, up to 1")
+        self.step_share = step_share
+
+    def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
+        """See `Schedule.budgets`: full steps, then what remains."""
+        # As the fraction that is written: 0.07 * 100 in floating point is above 7 and would be rounded up to 8.
+        step = math.ceil(Fraction(str(self.step_share)) * num_original)
+        return [*range(num_live - step, target, -step), target]
+
+    def settings(self) -> dict[str, Any]:
+        """See `Schedule.settings`."""
+        return {"name": self.name, "step_share": self.step_share}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedPoint:
+    """A pruned model at a wanted budget.
+
+    Attributes:
+        budget: remaining heads.
+        model: the pruned model. A schedule that re-scores goes on from it, so copy it before you change it.
+        mask: what was kept, by original head number.
+        scores: those that the last cut followed; None where the gates' own rule decided.
+        settings: criterion, selection and schedule, for records.
+    """
+
+    budget: int
+    model: Transformer
+    mask: HeadMask
+    scores: HeadScores | None
+    settings: dict[str, Any]
+
+
+Score = Callable[[Transformer], HeadScores]
+Recover = Callable[[Transformer], Transformer]
+Cut = Callable[[Transformer, HeadMask], Transformer]
+
+
+def prune_to(
+    model: Transformer,
+    budgets: Budgets | Sequence[int],
+    *,
+    score: Score,
+    schedule: Schedule | None = None,
+    selection: Selection | None = None,
+    recover: Recover | None = None,
+    keep_gates: bool = True,
+) -> Iterator[PrunedPoint]:
+    """Pruned models at all wanted budgets, from many heads to few, one at a time.
+
+    Budgets are checked at once; scoring, pruning and recovery happen as the result is iterated over.
+
+    Args:
+        model: stays as it is.
+        budgets: heads to keep, in any order, or `auto` for the keep rule of the model's gates; see `parse_budgets`.
+        score: scores a model's live heads; not called for `auto`.
+        schedule: `OneShot()` when None.
+        selection: scope and floor; those of `Selection()` when None. The keep rule takes no notice of it.
+        recover: trains the model after each cut and returns it, with the same heads. One-shot: each point on its own;
+            iterative: after every step, and the next step goes on from the recovered model.
+        keep_gates: pruned models keep the gates of their heads; False takes all gates off at the first cut.
+
+    Raises:
+        ValueError: a budget out of range, a floor that it cannot pay for, or `auto` for a model without gates.
+    """
+    cut = partial(_cut, recover=recover, keep_gates=keep_gates)
+    if isinstance(budgets, str):
+        if budgets != AUTO:
+            raise ValueError(f"budgets: {budgets!r}; allowed are lists such as [24,12], and auto")
+        return _by_keep_rule(model, keep_rule_mask(model), cut)
+    selection = selection or Selection()
+    num_live = {site: len(heads) for site, heads in model.heads().items()}
+    for budget in budgets:
+        selection.quotas(num_live, budget)
+    return _by_scores(model, sorted(set(budgets), reverse=True), score, schedule or OneShot(), selection, cut)
+
+
+def _by_keep_rule(model: Transformer, mask: HeadMask, cut: Cut) -> Iterator[PrunedPoint]:
+    settings = {"selection": {"rule": "keep_rule"}}
+    yield PrunedPoint(budget=mask.num_kept, model=cut(model, mask), mask=mask, scores=None, settings=settings)
+
+
+def _by_scores(
+    model: Transformer, budgets: Sequence[int], score: Score, schedule: Schedule, selection: Selection, cut: Cut
+) -> Iterator[PrunedPoint]:
+    num_original = sum(model.original_heads().values())
+    reached, scores = model, None
+    for target in budgets:
+        pruned = reached if schedule.rescores else model
+        num_live = sum(len(heads) for heads in pruned.heads().values())
+        for budget in schedule.budgets(num_live, num_original, target):
+            if scores is None or schedule.rescores:
+                scores = score(pruned)
+            mask = selection(scores, budget)
+            pruned = cut(pruned, mask)
+        reached = pruned
+        assert scores is not None  # a schedule ends with its target, so there was a cut
+        settings = {
+            "criterion": {"name": scores.criterion, **scores.settings},
+            "selection": asdict(selection),
+            "schedule": schedule.settings(),
+        }
+        yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=scores, settings=settings)
+
+
+def _cut(model: Transformer, mask: HeadMask, recover: Recover | None, keep_gates: bool) -> Transformer:
+    pruned = prune_heads(model, mask, keep_gates=keep_gates)
+    return pruned if recover is None else recover(pruned)
