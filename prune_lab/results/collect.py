@@ -1,0 +1,166 @@
+"""From directories of runs to records, and from records to `results.csv` and `results.json`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from prune_lab.results.curves import panels
+from prune_lab.results.files import relative_path, write_atomically
+from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
+
+# The first eight are relied on by readers of the file; new columns go to the end.
+COLUMNS = (
+    "method",
+    "seed",
+    "remaining_heads",
+    "bleu",
+    "bleu_signature",
+    "chrf",
+    "parameters",
+    "export",
+    "label",
+    "point",
+    "state",
+    "status",
+    "reason",
+    "total_heads",
+    "chrf_signature",
+    "num_sentences",
+    "test_set",
+    "references_hash",
+    "decoding_kind",
+    "beam_size",
+    "length_penalty",
+    "validation_bleu",
+    "bleu_difference",
+    "difference_low",
+    "difference_high",
+    "p_value",
+    "file_bytes",
+    "sentences_per_second",
+    "spread_low",
+    "spread_high",
+    "device",
+    "criterion",
+    "scope",
+    "penalty_weight",
+    "updates",
+    "recovery_updates",
+    "gate_evaluation",
+    "base_hash",
+    "hypotheses",
+    "record",
+    "seconds",
+)
+
+
+def collect(directories: Iterable[str | os.PathLike[str]] | str | os.PathLike[str]) -> list[Record]:
+    """All records in and below run, multirun or study directories.
+
+    A record that cannot be read is named in a warning and left out; failed runs are in the list, with `status`
+    `failed`. A record that is reached twice, through nested or repeated directories, is listed once.
+
+    Args:
+        directories: Directories to search, or record files; a single one may be given alone.
+
+    Returns:
+        Records ordered by method (the unpruned model first), heads (most first) and seed.
+
+    Raises:
+        FileNotFoundError: A directory does not exist.
+    """
+    if isinstance(directories, (str, os.PathLike)):
+        directories = [directories]
+    paths: dict[Path, None] = {}
+    for directory in map(Path, directories):
+        if directory.is_file():
+            paths[directory.resolve()] = None
+            continue
+        if not directory.is_dir():
+            raise FileNotFoundError(f"{directory}: no such directory; a run, multirun or study directory is needed")
+        for parent, _, names in os.walk(directory):
+            if FILE_NAME in names:
+                paths[(Path(parent) / FILE_NAME).resolve()] = None
+    records = []
+    for path in paths:
+        try:
+            records.append(Record.load(path))
+        except (ValueError, OSError) as error:
+            warnings.warn(f"skipped a record that cannot be read: {error}", UserWarning, stacklevel=2)
+    return sorted(records, key=order)
+
+
+def order(record: Record) -> tuple[bool, str, int, int, str]:
+    """Sort key: the unpruned model, then methods by name; within one, most heads first, then seeds."""
+    heads = -1 if record.remaining_heads is None else record.remaining_heads
+    return (record.state != "unpruned", record.method, -heads, record.seed, record.point)
+
+
+def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
+    """One row of `results.csv`; paths are relative to the directory `start`."""
+    significance, speed = record.significance or {}, record.speed or {}
+    low, high = speed.get("spread") or (None, None)
+    values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
+    values |= {name: record.settings.get(name) for name in COLUMNS if name not in values}
+    return values | {
+        "label": record.name,
+        "seconds": sum(record.seconds.values()) if record.seconds else None,
+        "test_set": record.test_set.get("name"),
+        "references_hash": record.test_set.get("references_hash"),
+        "beam_size": record.decoding.get("beam_size"),
+        "length_penalty": record.decoding.get("length_penalty"),
+        "bleu_difference": significance.get("difference"),
+        "difference_low": significance.get("low"),
+        "difference_high": significance.get("high"),
+        "p_value": significance.get("p_value"),
+        "sentences_per_second": speed.get("sentences_per_second"),
+        "spread_low": low,
+        "spread_high": high,
+        "device": speed.get("device"),
+        "export": _path_from(record, record.export, start),
+        "hypotheses": _path_from(record, record.hypotheses, start),
+        "record": _path_from(record, FILE_NAME, start),
+    }
+
+
+def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
+    """Writes `results.csv`: one row for each record, failed ones too, numbers in full precision."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row(record, Path(path).parent) for record in sorted(records, key=order))
+    return write_atomically(path, text.getvalue())
+
+
+def write_json(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
+    """Writes `results.json`: the records in full, and the points of the curves with mean and spread over seeds."""
+    start = Path(path).parent
+    content = {
+        "format_version": FORMAT_VERSION,
+        "curves": [panel.to_dict() for panel in panels(records)],
+        "records": [
+            record.to_dict()
+            | {
+                "export": _path_from(record, record.export, start),
+                "hypotheses": _path_from(record, record.hypotheses, start),
+                "record": _path_from(record, FILE_NAME, start),
+            }
+            for record in sorted(records, key=order)
+        ],
+    }
+    return write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _path_from(record: Record, relative: str | None, start: str | os.PathLike[str]) -> str | None:
+    if relative is None:
+        return None
+    if record.directory is None:
+        return relative if relative != FILE_NAME else None
+    return relative_path(record.directory / relative, start)
