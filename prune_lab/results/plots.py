@@ -1,0 +1,208 @@
+"""Charts over remaining heads: BLEU, heads by kind of site, and measured speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from prune_lab.heads import KINDS, kind_of_site
+from prune_lab.results.canvas import frame, legend, method_handles, new_figure, settings, title
+from prune_lab.results.curves import Line, Panel, Point, Statistic
+from prune_lab.results.kept import heads_by_kind, original_heads
+from prune_lab.results.speed import Speed, speeds
+from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
+
+# A loss that is small enough to be of interest, and how much of its surroundings the second view of the curve shows.
+NEAR = 0.5
+_ZOOM = 3.0
+_MAX_COLUMNS = 3
+
+
+def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure:
+    """BLEU against remaining heads: one line for each method, seeds drawn faintly, the unpruned model as a star.
+
+    Where a method falls far behind, a second view shows the few BLEU below the unpruned model.
+    """
+    styles = styles or method_styles(line.name for line in panel.lines)
+    lowest = min((point.bleu.mean for point in panel.points), default=0.0)
+    zoomed = panel.reference is not None and bool(panel.points) and panel.reference.bleu.mean - lowest > 2 * _ZOOM
+    with settings():
+        figure = new_figure(theme, 11.0, 4.9) if zoomed else new_figure(theme, 8.0, 5.2)
+        axes = figure.subplots(1, 2 if zoomed else 1, squeeze=False)[0]
+        for axis in axes:
+            _draw_curves(axis, panel, theme, styles)
+        axes[0].set_ylabel("BLEU")
+        title(
+            axes[0], f"{panel.setting.test_set}, {panel.setting.decoding_label}\n{panel.setting.short_signature}", theme
+        )
+        if zoomed:
+            _zoom(axes[1], panel, theme)
+        legend(figure, method_handles(panel, theme, styles), theme)
+    return figure
+
+
+def kinds(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
+    """Remaining heads of each kind of site against all remaining heads, one small chart for each method.
+
+    Returns:
+        None where no record says which heads remain.
+    """
+    counted = {line.name: rows for line in panel.lines if (rows := heads_by_kind(line))}
+    if not counted:
+        return None
+    shown = [kind for kind in KINDS if any(kind in counts for rows in counted.values() for _, counts in rows)]
+    num_rows = -(-len(counted) // _MAX_COLUMNS)
+    columns = -(-len(counted) // num_rows)
+    sizes = {kind_of_site(site): 0 for site in original_heads(panel)}
+    for site, number in original_heads(panel).items():
+        sizes[kind_of_site(site)] += number
+    with settings():
+        figure = new_figure(theme, max(5.0, 3.4 * columns + 0.8), 2.6 * num_rows + 0.9, gap=0.05)
+        grid = figure.subplots(num_rows, columns, squeeze=False, sharex=True, sharey=True)
+        axes = list(grid.flat)
+        for index, (axis, (name, rows)) in enumerate(zip(axes, counted.items(), strict=False)):
+            frame(axis, panel.setting.total_heads, theme)
+            title(axis, name, theme)
+            for size in set(sizes.values()):
+                # Where a kind would be if all kinds lost the same share of their heads.
+                ends = ([0, panel.setting.total_heads], [0, size])
+                axis.plot(*ends, color=theme.muted, linestyle=":", linewidth=1.0, zorder=1)
+            for kind in shown:
+                _draw_kind(axis, [(point, counts[kind]) for point, counts in rows if kind in counts], kind, theme)
+            if index % columns == 0:
+                axis.set_ylabel("heads of the kind")
+            if index + columns >= len(counted):
+                axis.set_xlabel("remaining heads")
+                axis.tick_params(labelbottom=True)
+        axes[0].set_ylim(-0.05 * max(sizes.values()), 1.05 * max(sizes.values()))
+        axes[0].yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        for axis in axes[len(counted) :]:
+            axis.set_visible(False)
+        handles = [Line2D([], [], color=theme.kinds[kind], marker="o", markersize=5, label=kind) for kind in shown]
+        legend(figure, handles, theme)
+    return figure
+
+
+def speed(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure | None:
+    """Measured decoding speed against remaining heads, with its spread; one chart for each way of measuring.
+
+    Returns:
+        None where fewer than two records have a speed that was measured in the same way.
+    """
+    styles = styles or method_styles(line.name for line in panel.lines)
+    groups: dict[str, list[Speed]] = {}
+    for measured in speeds(panel):
+        groups.setdefault(measured.conditions, []).append(measured)
+    groups = {conditions: members for conditions, members in groups.items() if len(members) > 1}
+    if not groups:
+        return None
+    with settings():
+        figure = new_figure(theme, 8.0, 3.7 * len(groups) + 0.5)
+        axes = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
+        for axis, (conditions, members) in zip(axes, groups.items(), strict=True):
+            frame(axis, panel.setting.total_heads, theme)
+            title(axis, conditions, theme, quiet=True)
+            axis.set_xlabel("remaining heads")
+            axis.set_ylabel("sentences per second")
+            for measured in members:
+                _draw_speed(axis, measured, theme, None if measured.unpruned else styles[measured.line])
+            axis.set_ylim(bottom=0)
+        legend(figure, method_handles(panel, theme, styles, scores=False), theme)
+    return figure
+
+
+def _draw_curves(axis: Axes, panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle]) -> None:
+    frame(axis, panel.setting.total_heads, theme)
+    axis.set_xlabel("remaining heads")
+    if panel.reference is not None:
+        best = panel.reference.bleu.mean
+        axis.axhspan(best - NEAR, best, color=theme.muted, alpha=0.15, linewidth=0)
+        axis.axhline(best, color=theme.text, linewidth=0.9, zorder=2)
+    for point in panel.unpruned:
+        axis.plot(
+            point.heads,
+            point.bleu.mean,
+            marker="*",
+            markersize=15,
+            color=theme.text if point is panel.reference else theme.background,
+            markeredgecolor=theme.text,
+            linestyle="none",
+            zorder=6,
+        )
+    for line in panel.lines:
+        _draw_line(axis, line, theme, styles[line.name])
+
+
+def _draw_line(axis: Axes, line: Line, theme: Theme, style: MethodStyle) -> None:
+    colour = style.colour(theme)
+    for seed in line.seeds if len(line.seeds) > 1 else ():
+        members = [record for point in line.points for record in point.records if record.seed == seed]
+        members.sort(key=lambda record: record.remaining_heads or 0)
+        axis.plot(
+            [record.remaining_heads or 0 for record in members],
+            [record.bleu or 0.0 for record in members],
+            color=colour,
+            linewidth=0.8,
+            marker=style.marker,
+            markersize=3,
+            markeredgewidth=0,
+            alpha=0.35,
+            zorder=3,
+        )
+    axis.plot(
+        [point.heads for point in line.points],
+        [point.bleu.mean for point in line.points],
+        color=colour,
+        linewidth=1.8,
+        linestyle=style.dashes,
+        marker=style.marker,
+        markersize=6.5,
+        markeredgecolor=theme.background,
+        markeredgewidth=0.8,
+        zorder=5,
+    )
+
+
+def _zoom(axis: Axes, panel: Panel, theme: Theme) -> None:
+    assert panel.reference is not None
+    best = panel.reference.bleu.mean
+    highest = max([best, *(record.bleu or 0.0 for record in panel.records)])
+    axis.set_ylim(best - _ZOOM, highest + 0.12 * _ZOOM)
+    title(axis, f"the {_ZOOM:g} BLEU below the unpruned model\n(shaded: less than {NEAR:g} lost)", theme, quiet=True)
+
+
+def _draw_kind(axis: Axes, rows: Sequence[tuple[Point, Statistic]], kind: str, theme: Theme) -> None:
+    axis.errorbar(
+        [point.heads for point, _ in rows],
+        [count.mean for _, count in rows],
+        yerr=[count.std or 0.0 for _, count in rows],
+        color=theme.kinds[kind],
+        marker="o",
+        markersize=4.5,
+        markeredgecolor=theme.background,
+        markeredgewidth=0.6,
+        linewidth=1.6,
+        elinewidth=0.9,
+    )
+
+
+def _draw_speed(axis: Axes, measured: Speed, theme: Theme, style: MethodStyle | None) -> None:
+    spread = None
+    if measured.low is not None and measured.high is not None:
+        spread = [[max(0.0, measured.median - measured.low)], [max(0.0, measured.high - measured.median)]]
+    axis.errorbar(
+        measured.remaining_heads,
+        measured.median,
+        yerr=spread,
+        color=style.colour(theme) if style else theme.text,
+        marker=style.marker if style else "*",
+        markersize=6.5 if style else 14,
+        elinewidth=1.2,
+        capsize=3,
+        alpha=0.8,
+        zorder=5,
+    )

@@ -1,0 +1,115 @@
+"""Figures: what they show, that all sizes work, and that they leave nothing behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+from PIL import Image
+
+from prune_lab.results import grids, plots
+from prune_lab.results.canvas import render, save_figure
+from prune_lab.results.curves import panels
+from prune_lab.results.kept import counts_by_kind, heads_by_kind, original_heads, share_kept
+from prune_lab.results.style import DARK, LIGHT, method_styles
+
+
+def panel_of(*records):
+    (panel,) = panels(records)
+    return panel
+
+
+def test_the_curve_shows_every_mean_every_seed_and_the_unpruned_model(study_records):
+    panel = panel_of(*study_records)
+    figure = plots.curve(panel)
+    full, zoomed = figure.axes
+    drawn = [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in full.lines]
+    for line in panel.lines:
+        assert [(point.heads, point.bleu.mean) for point in line.points] in drawn
+    gates = [record for record in study_records if record.method == "hard_concrete" and record.seed == 2]
+    seed = sorted((record.remaining_heads, record.bleu) for record in gates)
+    assert seed in drawn
+    assert [(48.0, 38.62)] in drawn
+    assert full.get_xlim()[0] <= 0 and full.get_xlim()[1] > 48
+    assert zoomed.get_ylim()[0] == pytest.approx(38.62 - 3)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["unpruned 38.62", "gradient", "gradient+recovery", "hard_concrete", "random"]
+
+
+def test_a_small_range_needs_no_second_view(record):
+    assert len(plots.curve(panel_of(record("unpruned", 48), record(bleu=38.0))).axes) == 1
+
+
+def test_ten_methods_look_different_in_both_themes():
+    names = [*(f"method{index}" for index in range(9)), "random"]
+    styles = method_styles(names)
+    for theme in (LIGHT, DARK):
+        assert len({style.colour(theme) for style in styles.values()}) == 10
+    assert len({style.marker for style in styles.values()}) == 10
+    assert method_styles(reversed(names)) == styles, "the order of the records does not matter"
+    assert method_styles(["gradient+recovery"])["gradient+recovery"].dashes == "--"
+
+
+@pytest.mark.parametrize(("layers", "width", "num_points"), [(1, 16, 1), (2, 4, 12), (6, 8, 40)])
+def test_one_to_forty_points_and_small_to_large_models(record, layers, width, num_points):
+    total = 3 * layers * width
+    heads = [total * index // (num_points + 1) for index in range(num_points)]
+    panel = panel_of(record("unpruned", total, 1, layers, width), *(record("gate", n, 1, layers, width) for n in heads))
+    for figure in (plots.curve(panel), plots.kinds(panel), grids.kept_heads(panel), plots.speed(panel)):
+        assert figure is not None
+        width_inches, height_inches = figure.get_size_inches()
+        assert width_inches <= 12 and height_inches <= 20
+    assert sum(axis.get_visible() for axis in grids.kept_heads(panel).axes) == num_points
+
+
+def test_figures_without_data_are_left_out(record):
+    bare = panel_of(record("unpruned", 48, heads={}, speed=None), record(heads={}, speed=None))
+    assert plots.kinds(bare) is None and grids.kept_heads(bare) is None and plots.speed(bare) is None
+    other = {"sentences_per_second": 3.0, "device": "cuda"}
+    assert plots.speed(panel_of(record("unpruned", 48), record(speed=other))) is None, "measured otherwise"
+
+
+def test_png_and_pdf_are_valid(tmp_path, record):
+    figure = plots.curve(panel_of(record("unpruned", 48), record(bleu=38.0)))
+    png = save_figure(figure, tmp_path / "curve.png")
+    with Image.open(png) as image:
+        image.verify()
+        assert image.format == "PNG" and image.size[0] == 1200
+    pdf = save_figure(figure, tmp_path / "curve.pdf").read_bytes()
+    assert pdf.startswith(b"%PDF-") and pdf.rstrip().endswith(b"%%EOF")
+    assert render(figure, "svg") == render(figure, "svg")
+
+
+def test_method_names_are_no_formulas(record):
+    panel = panel_of(record("unpruned", 48), record("$x_{$", bleu=38.0), record("_hidden", bleu=37.5))
+    figure = plots.curve(panel)
+    render(figure, "png", dpi=40)
+    assert len(figure.legends[0].get_texts()) == 3
+
+
+def test_settings_of_the_process_stay_and_pyplot_is_not_loaded(record):
+    before = dict(mpl.rcParams)
+    render(plots.curve(panel_of(record())), "png", dpi=40)
+    assert dict(mpl.rcParams) == before
+    code = "import sys, prune_lab.results.report; assert 'matplotlib.pyplot' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_kept_heads_by_kind_and_by_seed(record):
+    sites = {"encoder.0.self": [0], "decoder.0.self": [], "decoder.0.cross": [1, 3]}
+    others = sites | {"encoder.0.self": [2]}
+    made = [record(num_heads=3, layers=1, seed=seed, heads=heads) for seed, heads in ((1, sites), (2, others))]
+    assert counts_by_kind(made[0]) == {"encoder.self": 1, "decoder.self": 0, "decoder.cross": 2}
+    panel = panel_of(*made)
+    ((point, counts),) = heads_by_kind(panel.lines[0])
+    assert counts["decoder.cross"].mean == 2 and counts["encoder.self"].std == 0
+    heads = original_heads(panel)
+    assert list(heads) == ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
+    shares = share_kept(point, heads, 4)
+    assert shares == [[0.5, 0, 0.5, 0], [0, 0, 0, 0], [0, 1, 0, 1]]
+
+
+def test_original_heads_are_guessed_from_what_was_kept_where_no_record_says_them(record):
+    panel = panel_of(record("unpruned", 48, original_heads={}), record(original_heads={}))
+    assert set(original_heads(panel).values()) == {4} and len(original_heads(panel)) == 12
