@@ -1,0 +1,208 @@
+"""The report: `report.html` with the curve, what was kept, and every figure, and the same as files."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from matplotlib.figure import Figure
+
+from prune_lab.results import grids, plots
+from prune_lab.results.canvas import render, save_figure
+from prune_lab.results.collect import write_csv, write_json
+from prune_lab.results.curves import Panel, panels
+from prune_lab.results.files import write_atomically
+from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
+from prune_lab.results.record import Record
+from prune_lab.results.rows import answers_table, link, quality_table, size_table
+from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
+from prune_lab.results.summary import TOLERANCE, best_answer, sentences
+
+# An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
+_MAX_SVG_BYTES = 200_000
+_PIXELS_PER_INCH = 96
+
+
+def write_report(
+    records: Sequence[Record],
+    directory: str | os.PathLike[str],
+    *,
+    title: str = "BLEU against remaining heads",
+    configuration: Mapping[str, Any] | None = None,
+) -> Path:
+    """Writes `report.html` and its figures and tables as files.
+
+    Beside the report: `curve.png`, `curve.pdf`, `heads_by_kind.png`, `kept_heads.png`, `speed.png` where speed was
+    measured, `results.csv` and `results.json`. Scores that must not be compared (unlike signatures, test sets or
+    decoding) get a section and a figure each; the files of the second one are `curve-2.png` and so on.
+
+    Args:
+        records: Records of a study or of any runs, failed ones too.
+        directory: Where to write; made if need be.
+        title: Title of the report.
+        configuration: Configuration to show; without it that of the first record that has one.
+
+    Returns:
+        The path of `report.html`.
+
+    Raises:
+        ValueError: There are no records.
+    """
+    if not records:
+        raise ValueError("0 records; a report needs at least one run that left a record.json")
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    write_csv(records, directory / "results.csv")
+    write_json(records, directory / "results.json")
+    found = panels(records)
+    styles = method_styles(line.name for panel in found for line in panel.lines)
+    failed = [record for record in records if not record.complete]
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed))}</p>']
+    for number, panel in enumerate(found, start=1):
+        body += _section(panel, styles, directory, number, alone=len(found) == 1)
+    if failed:
+        rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
+        body += ['<h2 class="bad">Failed runs</h2>', table(("run", "seed", "reason"), [rows], num_text=3, kind="prose")]
+    body += _loading(found, directory)
+    body += _circumstances(records, configuration)
+    return write_atomically(directory / "report.html", page(title, body))
+
+
+def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, number: int, alone: bool) -> list[str]:
+    setting, suffix = panel.setting, "" if number == 1 else f"-{number}"
+    parts = [] if alone else [f"<h2>{escape(f'{setting.test_set}: {setting.decoding_label}')}</h2>"]
+    parts.append(f'<p class="lead">{escape(" ".join(sentences(panel)))}</p>')
+    parts.append(tiles(_key_figures(panel)))
+    figures = (
+        ("curve", (".png", ".pdf"), partial(plots.curve, panel, styles=styles), _CURVE),
+        ("heads_by_kind", (".png",), partial(plots.kinds, panel), _KINDS),
+        ("kept_heads", (".png",), partial(grids.kept_heads, panel), _GRIDS),
+        ("speed", (".png",), partial(plots.speed, panel, styles=styles), _SPEED),
+    )
+    for name, suffixes, draw, (heading, caption) in figures:
+        embedded = _figure(draw, [directory / f"{name}{suffix}{ending}" for ending in suffixes], heading, caption)
+        if embedded:
+            parts += [f"<h3>{escape(heading)}</h3>", embedded]
+        if name == "curve" and panel.reference is not None and panel.lines:
+            parts.append(f"<h3>Fewest heads for a loss of at most {TOLERANCE:g} BLEU</h3>")
+            parts.append(answers_table(panel, styles, TOLERANCE))
+    parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
+    sizes = size_table(panel)
+    if sizes:
+        parts += ["<h3>Size and speed</h3>", sizes]
+    return [*parts, "<h3>How it was measured</h3>", _measurement(panel)]
+
+
+_CURVE = (
+    "BLEU against remaining heads",
+    "The star and the horizontal line are the unpruned model. Thin lines are single seeds, strong ones their mean.",
+)
+_KINDS = (
+    "Heads by kind of site",
+    "How the remaining heads divide among encoder self-attention, decoder self-attention and cross-attention. "
+    "Dotted: every kind keeps the same share. Bars: standard deviation over seeds.",
+)
+_GRIDS = (
+    "What was kept",
+    "Rows are sites, numbered by layer; columns are heads, as numbered in the unpruned model. Where a point has "
+    "several seeds, a paler cell was kept by fewer of them.",
+)
+_SPEED = (
+    "Measured decoding speed",
+    "Median and spread of the repeats. Speed is measured, never computed from the number of heads.",
+)
+
+
+def _figure(draw: Callable[..., Figure | None], paths: Iterable[Path], alternative: str, caption: str) -> str | None:
+    light, dark = draw(theme=LIGHT), draw(theme=DARK)
+    if light is None or dark is None:
+        return None
+    for path in paths:
+        save_figure(light, path)
+    width = round(light.get_figwidth() * _PIXELS_PER_INCH)
+    return picture(_embedded(light), _embedded(dark), width, alternative, caption)
+
+
+def _embedded(figure: Figure) -> tuple[bytes, str]:
+    vector = render(figure, "svg")
+    if len(vector) <= _MAX_SVG_BYTES:
+        return vector, "image/svg+xml"
+    return render(figure, "png", dpi=200), "image/png"
+
+
+def _key_figures(panel: Panel) -> list[tuple[str, str]]:
+    total, best = panel.setting.total_heads, best_answer(panel)
+    figures = []
+    if panel.reference is not None:
+        figures.append((f"{panel.reference.bleu.mean:.2f}", f"BLEU of the unpruned model, {total} heads"))
+    if best is not None:
+        name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"
+        figures.append((f"{best.point.heads:.3g} of {total}", name))
+        figures.append((f"{best.difference:+.2f}", f"BLEU of {best.line} there, against the unpruned model"))
+    num_methods = len(panel.lines)
+    figures.append((str(len(panel.points)), f"points of {num_methods} method{'' if num_methods == 1 else 's'}"))
+    return figures
+
+
+def _measurement(panel: Panel) -> str:
+    chrf = dict.fromkeys(record.chrf_signature for record in panel.records if record.chrf_signature)
+    values = [("test set", f"{escape(panel.setting.test_set)}, {panel.records[0].num_sentences} sentences")]
+    values.append(("hash of the references", f"<code>{escape(panel.setting.references_hash)}</code>"))
+    values.append(("BLEU signature", f"<code>{escape(panel.setting.bleu_signature)}</code>"))
+    values += [("chrF signature", f"<code>{escape(signature)}</code>") for signature in chrf]
+    decoding = panel.records[0].decoding
+    values.append(("decoding", escape("; ".join(f"{name} {value}" for name, value in decoding.items()))))
+    bases = dict.fromkeys(record.base_hash for record in panel.records if record.base_hash)
+    values += [("hash of the base model", f"<code>{escape(base)}</code>") for base in bases]
+    return definitions(values)
+
+
+def _counts(records: Sequence[Record], failed: Sequence[Record]) -> str:
+    finished = max((record.finished for record in records), default="")
+    text = f"{len(records) - len(failed)} models evaluated"
+    text += f", {len(failed)} failed" if failed else ""
+    return text + (f"; finished {finished[:16].replace('T', ' ')}" if finished else "")
+
+
+def _loading(found: Sequence[Panel], directory: Path) -> list[str]:
+    best = best_answer(found[0]) if found else None
+    candidates = [*(best.point.records if best else ()), *(record for panel in found for record in panel.records)]
+    chosen = next((record for record in candidates if record.export), None)
+    if chosen is None:
+        return []
+    path = link(chosen, "export", directory)
+    code = (
+        "from prune_lab import Translator\n\n"
+        f"translator = Translator.from_pretrained({json.dumps(path)})\n"
+        'print(translator.translate(["A sentence.", "Another one."]))'
+    )
+    command = f"prune-lab-translate export={path} input=source.txt output=translation.txt"
+    return [
+        "<h2>Using a model</h2>",
+        f"<p>Every export is a directory that loads by itself; from here, {escape(chosen.name)}:</p>",
+        f"<pre>{escape(code)}</pre><p>or, line in, line out:</p><pre>{escape(command)}</pre>",
+    ]
+
+
+def _circumstances(records: Sequence[Record], configuration: Mapping[str, Any] | None) -> list[str]:
+    shown = configuration or next((record.config for record in records if record.config), None)
+    versions: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, version in record.versions.items():
+            versions.setdefault(name, {})[str(version)] = None
+    values = [(name, escape(", ".join(found))) for name, found in versions.items()]
+    values += [("hardware", escape(text)) for text in dict.fromkeys(r.hardware for r in records if r.hardware)]
+    names = ["results.csv", "results.json", *(["curve.png", "curve.pdf"] if any(r.complete for r in records) else [])]
+    files = ", ".join(f'<a href="{quote(name)}">{name}</a>' for name in names)
+    parts = ["<h2>How it was made</h2>"]
+    parts += [definitions(values)] if values else []
+    if shown:
+        text = json.dumps(shown, indent=2, ensure_ascii=False, default=str)
+        parts.append(details("Configuration", f"<pre>{escape(text)}</pre>"))
+    parts.append(f'<p class="quiet">All figures as files: {files}.</p>')
+    return parts

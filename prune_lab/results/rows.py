@@ -1,0 +1,170 @@
+"""The tables of the report: the answer of each method, and every figure of every record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from prune_lab.results.curves import Panel, Point
+from prune_lab.results.files import relative_path
+from prune_lab.results.page import escape, table
+from prune_lab.results.record import Record
+from prune_lab.results.speed import speed_change, speed_of
+from prune_lab.results.style import DARK, LIGHT, MethodStyle
+from prune_lab.results.summary import Answer, answers, heads_range, interval, saving
+
+_QUALITY_HEADINGS = (
+    "point",
+    "seed",
+    "state",
+    "heads",
+    "BLEU",
+    "difference",
+    "95 % interval",
+    "p",
+    "chrF",
+    "validation BLEU",
+    "time",
+    "export",
+)
+_SIZE_HEADINGS = (
+    "point",
+    "seed",
+    "state",
+    "heads",
+    "parameters",
+    "file, MB",
+    "sentences per second",
+    "against unpruned",
+)
+_ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interval", "saves")
+
+
+def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
+    """Scores of all records of a panel, with the mean where a point has several; links are relative to `directory`."""
+    groups = [[_quality_row(panel, record, directory) for record in point.records] for point in panel.unpruned]
+    for line in panel.lines:
+        rows = []
+        for point in reversed(line.points):
+            if len(point.records) > 1:
+                rows.append(_mean_row(panel, point))
+            rows += [_quality_row(panel, record, directory, len(point.records) > 1) for record in point.records]
+        groups.append(rows)
+    return table(_QUALITY_HEADINGS, groups)
+
+
+def size_table(panel: Panel) -> str | None:
+    """Size and speed of all records that have either; None where no pruned one has, as with masked models only."""
+    points = [[point] for point in panel.unpruned] + [list(reversed(line.points)) for line in panel.lines]
+    groups = [
+        [_size_row(panel, record) for point in group for record in point.records if record.parameters or record.speed]
+        for group in points
+    ]
+    return table(_SIZE_HEADINGS, [group for group in groups if group]) if any(groups[len(panel.unpruned) :]) else None
+
+
+def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: float) -> str:
+    """The fewest heads of each method within a tolerance, and what that costs and saves."""
+    assert panel.reference is not None
+    reference = panel.reference.records[0]
+    found = sorted(answers(panel, tolerance), key=lambda answer: (not answer.reached, answer.point.heads))
+    rows = [_answer_row(answer, styles, reference) for answer in found]
+    if not any(cells[-1] for _, cells in rows):
+        return table(_ANSWER_HEADINGS[:-1], [[(name, cells[:-1]) for name, cells in rows]])
+    return table(_ANSWER_HEADINGS, [rows], kind="prose")
+
+
+def link(record: Record, name: str, directory: str | os.PathLike[str]) -> str | None:
+    """Path of a record's export or hypotheses, seen from `directory`."""
+    path = record.path_of(name)
+    return getattr(record, name) if path is None else relative_path(path, Path(directory))
+
+
+def _quality_row(
+    panel: Panel, record: Record, directory: str | os.PathLike[str], one_of_several: bool = False
+) -> tuple[str, Sequence[str]]:
+    significance = record.significance or {}
+    low, high, p_value = (significance.get(name) for name in ("low", "high", "p_value"))
+    base = panel.reference.bleu.mean if panel.reference is not None else None
+    is_reference = panel.reference is not None and record in panel.reference.records
+    export = link(record, "export", directory)
+    cells = (
+        escape(record.name),
+        str(record.seed),
+        escape(record.state),
+        f"{record.remaining_heads}",
+        f"{record.bleu:.2f}",
+        "" if base is None or is_reference else f"{(record.bleu or 0.0) - base:+.2f}",
+        "" if low is None or high is None else f"{low:+.2f} to {high:+.2f}",
+        "" if p_value is None else f"{p_value:.3f}",
+        "" if record.chrf is None else f"{record.chrf:.2f}",
+        "" if record.validation_bleu is None else f"{record.validation_bleu:.2f}",
+        _duration(record),
+        "" if export is None else f'<a href="{escape(quote(export))}" title="{escape(export)}">open</a>',
+    )
+    return ("seed" if one_of_several else "", cells)
+
+
+def _size_row(panel: Panel, record: Record) -> tuple[str, Sequence[str]]:
+    reference = panel.reference.records[0] if panel.reference is not None else None
+    change = speed_change(record, reference) if reference is not None and record is not reference else None
+    cells = (
+        escape(record.name),
+        str(record.seed),
+        escape(record.state),
+        f"{record.remaining_heads}",
+        "" if record.parameters is None else f"{record.parameters:,}",
+        "" if record.file_bytes is None else f"{record.file_bytes / 1e6:.2f}",
+        _speed(record),
+        escape(change or ""),
+    )
+    return ("", cells)
+
+
+def _mean_row(panel: Panel, point: Point) -> tuple[str, Sequence[str]]:
+    difference, chrf = panel.difference(point), point.chrf
+    spread = "" if point.bleu.std is None else f" ± {point.bleu.std:.2f}"
+    cells = [""] * len(_QUALITY_HEADINGS)
+    cells[:5] = [
+        escape(f"{point.line}, mean"),
+        f"{len(point.records)} runs",
+        escape(point.records[0].state),
+        f"{point.heads:.4g}",
+        f"{point.bleu.mean:.2f}{spread}",
+    ]
+    cells[5] = "" if difference is None else f"{difference:+.2f}"
+    cells[8] = "" if chrf is None else f"{chrf.mean:.2f}"
+    return ("mean", cells)
+
+
+def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Record) -> tuple[str, Sequence[str]]:
+    style, bounds = styles[answer.line], interval(answer.point)
+    swatch = f'<i class="swatch" style="--on-light:{style.colour(LIGHT)};--on-dark:{style.colour(DARK)}"></i>'
+    spread = "" if answer.point.bleu.std is None else f" ± {answer.point.bleu.std:.2f}"
+    heads = f"{answer.point.heads:.3g}"
+    if heads_range(answer.point):
+        heads += f" ({heads_range(answer.point)})"
+    cells = (
+        swatch + escape(answer.line),
+        f"<b>{heads}</b>" if answer.reached else f"not reached, best at {heads}",
+        f"{answer.point.bleu.mean:.2f}{spread}",
+        f"{answer.difference:+.2f}",
+        "" if bounds is None else f"{bounds[0]:+.2f} to {bounds[1]:+.2f}",
+        escape(saving(answer.point.records[0], reference)) if answer.reached else "",
+    )
+    return ("", cells)
+
+
+def _speed(record: Record) -> str:
+    speed = speed_of(record)
+    if speed is None:
+        return ""
+    spread = "" if speed.low is None or speed.high is None else f" ({speed.low:.1f} to {speed.high:.1f})"
+    return f"{speed.median:.1f}{spread}"
+
+
+def _duration(record: Record) -> str:
+    seconds = sum(record.seconds.values())
+    return "" if not seconds else f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

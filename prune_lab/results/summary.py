@@ -1,0 +1,134 @@
+"""The answer users come for, in numbers and in words: how few heads each method needs, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.record import Record
+from prune_lab.results.speed import NO_CHANGE, speed_change
+
+# BLEU that a pruned model may lose and still count as good as the unpruned one.
+TOLERANCE = 0.5
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method reached.
+
+    Attributes:
+        line: Name of the method.
+        reached: Whether any point lost no more than the tolerance.
+        point: The point with the fewest heads that did so; the best point of the method if none did.
+        difference: Its mean BLEU minus that of the unpruned model.
+    """
+
+    line: str
+    reached: bool
+    point: Point
+    difference: float
+
+
+def answers(panel: Panel, tolerance: float = TOLERANCE) -> list[Answer]:
+    """The answer of each method of a panel; empty without an unpruned model to measure against."""
+    return [] if panel.reference is None else [_answer(panel, line, tolerance) for line in panel.lines]
+
+
+def best_answer(panel: Panel, tolerance: float = TOLERANCE) -> Answer | None:
+    """The answer with the fewest heads of all methods that stay within the tolerance."""
+    reached = [answer for answer in answers(panel, tolerance) if answer.reached]
+    return min(reached, key=lambda answer: (answer.point.heads, -answer.difference), default=None)
+
+
+def interval(point: Point) -> tuple[float, float] | None:
+    """The recorded interval of the difference to the unpruned model; None for a point with several records.
+
+    Intervals of several seeds are not averaged: they tell of the choice of sentences, not of that of seeds.
+    """
+    found = [record.significance for record in point.records if record.significance]
+    if len(point.records) != 1 or not found:
+        return None
+    low, high = found[0].get("low"), found[0].get("high")
+    return None if low is None or high is None else (float(low), float(high))
+
+
+def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
+    """The summary of a panel as plain sentences."""
+    reference = panel.reference
+    if reference is None:
+        return ["There is no unpruned model among these records, so that no loss can be stated."]
+    total = panel.setting.total_heads
+    record = reference.records[0]
+    over = f" (mean of {len(reference.records)} runs)" if len(reference.records) > 1 else ""
+    text = [
+        f"The unpruned model with its {total} heads scores {reference.bleu.mean:.2f} BLEU{over} on "
+        f"{panel.setting.test_set} ({record.num_sentences} sentences, {panel.setting.decoding_label})."
+    ]
+    reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
+    if reached:
+        parts = [
+            f"{answer.line} needs {answer.point.heads:.3g} of {total} heads ({_cost(answer.point, answer.difference)})"
+            for answer in reached
+        ]
+        text.append(f"For a loss of at most {tolerance:g} BLEU, {_listed(parts)}.")
+    short = sorted((answer for answer in answers(panel, tolerance) if not answer.reached), key=lambda a: -a.difference)
+    if short:
+        parts = [
+            f"{answer.line} with {answer.point.heads:.3g} heads ({answer.difference:+.2f} BLEU)" for answer in short
+        ]
+        which = (
+            "The other methods stay that close at no point" if reached else f"No point stays within {tolerance:g} BLEU"
+        )
+        text.append(f"{which}; closest: {_listed(parts)}.")
+    best = best_answer(panel, tolerance)
+    gain = saving(best.point.records[0], record) if best is not None else ""
+    if best is not None and gain:
+        text.append(f"That model of {best.line} has {gain}.")
+    return text
+
+
+def saving(record: Record, reference: Record) -> str:
+    """What a pruned model saves against the unpruned one, as far as it was measured; empty for a masked one."""
+    parts = []
+    if record.parameters and reference.parameters:
+        share = 1 - record.parameters / reference.parameters
+        parts.append(f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} parameters")
+    if record.file_bytes and reference.file_bytes:
+        share = 1 - record.file_bytes / reference.file_bytes
+        parts.append(f"a {abs(share):.1%} {'smaller' if share >= 0 else 'larger'} weights file")
+    change = speed_change(record, reference)
+    if change == NO_CHANGE:
+        parts.append("no measurable change of decoding speed")
+    elif change:
+        parts.append(f"{change} the decoding speed")
+    return _listed(parts)
+
+
+def heads_range(point: Point) -> str:
+    """Between which numbers of heads the runs of a point lie, such as `13 to 14`; empty where they agree."""
+    counts = [record.remaining_heads or 0 for record in point.records]
+    return "" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _answer(panel: Panel, line: Line, tolerance: float) -> Answer:
+    differences = [(point, panel.difference(point) or 0.0) for point in line.points]
+    for point, difference in differences:
+        if difference >= -tolerance:
+            return Answer(line.name, True, point, difference)
+    point, difference = max(differences, key=lambda item: item[1])
+    return Answer(line.name, False, point, difference)
+
+
+def _cost(point: Point, difference: float) -> str:
+    text = f"{difference:+.2f} BLEU"
+    bounds = interval(point)
+    if bounds is not None:
+        text += f", 95 % interval {bounds[0]:+.2f} to {bounds[1]:+.2f}"
+    elif len(point.records) > 1:
+        text += f", mean of {len(point.records)} runs"
+        text += f" with {heads_range(point)} heads" if heads_range(point) else ""
+    return text
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""

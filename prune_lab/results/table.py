@@ -1,0 +1,133 @@
+"""Small tables of the points: plain text for the terminal, Markdown for a README."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.record import Record
+from prune_lab.results.speed import speed_of
+from prune_lab.results.summary import interval
+
+_MAX_NAME = 24
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: its heading, its text for a point, and how soon it goes when the table is too wide (0: never)."""
+
+    heading: str
+    text: Callable[[Panel, Point], str]
+    drop: int
+
+
+_COLUMNS = (
+    _Column("method", lambda panel, point: point.line, 0),
+    _Column("heads", lambda panel, point: f"{point.heads:.4g}", 0),
+    _Column("state", lambda panel, point: point.records[0].state or "", 0),
+    _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 1),
+    _Column("BLEU", lambda panel, point: f"{point.bleu.mean:.2f}", 0),
+    _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 3),
+    _Column("diff", lambda panel, point: _difference(panel, point), 0),
+    _Column("95 % interval", lambda panel, point: _interval(point), 6),
+    _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 2),
+    _Column("params", lambda panel, point: _parameters(point), 4),
+    _Column("sent/s", lambda panel, point: _speed(point), 5),
+)
+
+
+def text_table(records: Sequence[Record], width: int = 80) -> str:
+    """The points of all curves as plain text, ordered by method and heads, no line wider than `width`.
+
+    One table for each setting whose scores can be compared, with the setting above it; failed runs below. Columns
+    that no point fills are left out, and the least important ones where the table would be too wide.
+    """
+    parts = []
+    for panel in panels(records):
+        cells = _cells(panel)
+        while _total_width(cells) > width and any(column.drop for column in cells):
+            del cells[max((column for column in cells if column.drop), key=lambda column: -column.drop)]
+        title = [_shortened(line, width) for line in _setting(panel)]
+        parts.append("\n".join([*title, _aligned(cells, width)]))
+    failed = [record for record in records if not record.complete]
+    if failed:
+        lines = [_shortened(f"  {record.name}, seed {record.seed}: {record.reason}", width) for record in failed]
+        parts.append(f"{len(failed)} failed:\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def markdown_table(records: Sequence[Record]) -> str:
+    """The points of all curves as Markdown, with all columns that any point fills and the full signature."""
+    parts = []
+    for panel in panels(records):
+        cells = _cells(panel)
+        rows = [[column.heading for column in cells], *zip(*cells.values(), strict=True)]
+        lines = ["| " + " | ".join(str(text).replace("|", "\\|") for text in row) + " |" for row in rows]
+        rule = "|" + "|".join("---" if column is _COLUMNS[0] else "---:" for column in cells) + "|"
+        signature = f"{', '.join(_setting(panel))}; `{panel.setting.bleu_signature}`"
+        parts.append("\n".join([lines[0], rule, *lines[1:], "", signature]))
+    return "\n\n".join(parts)
+
+
+def ordered_points(panel: Panel) -> list[Point]:
+    """The points of a panel as tables list them: unpruned models, then each method from most heads to fewest."""
+    return [*panel.unpruned, *(point for line in panel.lines for point in reversed(line.points))]
+
+
+def _cells(panel: Panel) -> dict[_Column, list[str]]:
+    points = ordered_points(panel)
+    cells = {column: [column.text(panel, point) for point in points] for column in _COLUMNS}
+    states = {point.records[0].state for point in panel.points}
+    if states == {"pruned"}:
+        cells = {column: texts for column, texts in cells.items() if column.heading != "state"}
+    return {column: texts for column, texts in cells.items() if any(texts)}
+
+
+def _setting(panel: Panel) -> tuple[str, str]:
+    setting = panel.setting
+    return (f"{setting.test_set}, {setting.decoding_label}", f"{setting.short_signature}, {setting.total_heads} heads")
+
+
+def _total_width(cells: dict[_Column, list[str]]) -> int:
+    return sum(_width(column, texts) + 2 for column, texts in cells.items()) - 2
+
+
+def _width(column: _Column, texts: Sequence[str]) -> int:
+    longest = max(len(column.heading), *map(len, texts))
+    return min(longest, _MAX_NAME) if column is _COLUMNS[0] else longest
+
+
+def _aligned(cells: dict[_Column, list[str]], width: int) -> str:
+    columns = []
+    for column, texts in cells.items():
+        size = _width(column, texts)
+        shown = [_shortened(text, size) for text in (column.heading, *texts)]
+        columns.append([text.ljust(size) if column is _COLUMNS[0] else text.rjust(size) for text in shown])
+    lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+    return "\n".join([lines[0], "-" * min(width, _total_width(cells)), *lines[1:]])
+
+
+def _shortened(text: str, width: int) -> str:
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= width else text[: max(0, width - 3)] + "..."
+
+
+def _difference(panel: Panel, point: Point) -> str:
+    difference = panel.difference(point)
+    return "" if difference is None or point is panel.reference else f"{difference:+.2f}"
+
+
+def _interval(point: Point) -> str:
+    bounds = interval(point)
+    return "" if bounds is None else f"{bounds[0]:+.2f}..{bounds[1]:+.2f}"
+
+
+def _parameters(point: Point) -> str:
+    counts = [record.parameters for record in point.records if record.parameters is not None]
+    return f"{sum(counts) / len(counts) / 1e6:.2f}M" if counts else ""
+
+
+def _speed(point: Point) -> str:
+    medians = [speed.median for record in point.records if (speed := speed_of(record)) is not None]
+    return f"{sum(medians) / len(medians):.0f}" if medians else ""

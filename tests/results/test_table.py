@@ -1,0 +1,46 @@
+"""Tables for the terminal and for Markdown."""
+
+from prune_lab.results.table import markdown_table, text_table
+
+
+def test_the_terminal_table_fits_and_is_in_order(study_records):
+    lines = text_table(study_records).splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line.split() for line in lines]
+    assert rows[2][:2] == ["method", "heads"]
+    assert [row[1] for row in rows if row and row[0] == "gradient"] == ["36", "24", "16", "12", "8"]
+    methods = list(dict.fromkeys(row[0] for row in rows[4 : rows.index([])]))
+    assert methods == ["unpruned", "gradient", "gradient+recovery", "hard_concrete", "random"]
+    assert any("magnitude" in line and "not a number" in line for line in lines)
+
+
+def test_long_names_and_narrow_terminals(study_records, record):
+    records = [*study_records, record("a_method_with_a_name_that_never_seems_to_come_to_an_end", 12)]
+    for width in (80, 60):
+        assert max(map(len, text_table(records, width).splitlines())) <= width
+    assert "BLEU" in text_table(records, 60)
+
+
+def test_a2_the_state_is_shown_where_models_are_masked(record):
+    masked = record(state="masked", parameters=None, file_bytes=None, speed=None)
+    lines = text_table([record("unpruned", 48), record(), masked]).splitlines()
+    (line,) = [line for line in lines if "masked" in line]
+    assert line.startswith("gradient (masked)") and "M" not in line.split("masked")[-1]
+
+
+def test_unlike_signatures_are_separate_tables(record):
+    other = record(bleu_signature="nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2.6.0")
+    text = text_table([record(), other])
+    assert text.count("method") == 2 and "tokenize none, lower-cased" in text
+
+
+def test_markdown_has_equal_rows_and_the_full_signature(study_records):
+    text = markdown_table(study_records)
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1
+    assert rows[1].startswith("|---|---:|")
+    assert "`nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`" in text
+
+
+def test_nothing_is_an_empty_table():
+    assert text_table([]) == "" and markdown_table([]) == ""
