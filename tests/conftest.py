@@ -44,6 +44,31 @@ def small_model() -> Callable[..., Transformer]:
     return build
 
 
+# Every pair of settings occurs in some row: norm, positions, activation, tied output, shared embeddings, biases of
+# projections and norms, and whether encoder and decoder are alike.
+VARIANTS = (
+    ("post", "learned", "relu", False, False, False, False, "unequal"),
+    ("pre", "learned", "gelu", True, True, True, True, "equal"),
+    ("post", "sinusoidal", "swiglu", True, True, False, False, "equal"),
+    ("pre", "rotary", "swiglu", False, False, True, True, "unequal"),
+    ("post", "sinusoidal", "relu", False, True, True, True, "equal"),
+    ("pre", "sinusoidal", "gelu", True, False, False, False, "unequal"),
+    ("pre", "rotary", "relu", True, True, True, False, "equal"),
+    ("post", "rotary", "gelu", False, False, False, False, "equal"),
+    ("post", "learned", "swiglu", True, True, False, True, "unequal"),
+)
+
+
+@pytest.fixture(params=VARIANTS, ids=lambda row: "-".join(map(str, row)))
+def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of a model; the rows together cover every pair of settings."""
+    names = ("norm", "positions", "activation", "tie_output", "share_embeddings", "projection_bias", "norm_bias")
+    settings = dict(zip(names, request.param, strict=False))
+    if request.param[-1] == "unequal":
+        settings |= {"encoder_layers": 3, "decoder_layers": 1, "encoder_heads": 4, "decoder_heads": 2}
+    return settings
+
+
 @torch.no_grad()
 def randomise(model: nn.Module) -> None:
     """Random biases and norms; queries and keys large enough for attention that is far from even."""
