@@ -62,13 +62,12 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     values = read_config(directory)
     tokenizer_hash = values.pop("tokenizer_hash", None)
     try:
-        config = ModelConfig.from_dict(values)
+        model = Transformer(ModelConfig.from_dict(values))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / CONFIG}: {error}") from error
-    # The tokenizer is checked before the weights are read: it is the cheaper of the two to be wrong about.
+    # The tokenizer is checked before the weights are read: it is the cheaper of the two.
     tokenizer = Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash) if tokenizer_hash is not None else None
     weights = _read_weights(directory / WEIGHTS)
-    model = Transformer(config)
     _check_weights(model, weights, directory / WEIGHTS)
     # Tables that are not stored take the type of the embeddings; gates may have another one than the weights.
     model.to(weights["source_table.weight"].dtype)
