@@ -1,0 +1,42 @@
+"""What a figure was measured with: versions and hardware, for records."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from prune_lab.version import __version__
+
+_PACKAGES = ("torch", "pytorch-lightning", "sacrebleu", "tokenizers", "datasets", "hydra-core")
+
+
+def versions() -> dict[str, str]:
+    """Versions of prune_lab, Python and the packages that matter for a figure."""
+    found = {"prune_lab": __version__, "python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> str:
+    """The processor (or accelerator), and how many threads torch uses."""
+    if torch.cuda.is_available():
+        return f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores"
+    return f"{_processor()}, {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
