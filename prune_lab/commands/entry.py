@@ -1,0 +1,201 @@
+"""What all console scripts share: configuration by Hydra, the run directory, and how errors are told.
+
+A command is a function of its configuration, as plain data:
+
+    def check(config: dict[str, Any]) -> None: ...                  # files and settings, before anything is written
+    def run(config: dict[str, Any], directory: Path) -> None: ...   # imports what is slow, does the work
+
+    main = command("evaluate", run, check=check)                    # reads conf/evaluate.yaml
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from prune_lab.commands.errors import is_user_error, one_line
+from prune_lab.commands.logs import console, log
+from prune_lab.commands.naming import key_of
+from prune_lab.commands.run_directory import (
+    SWEEP_FILE,
+    directory_of_job,
+    directory_of_run,
+    directory_of_sweep,
+    opened,
+    remove_empty,
+)
+
+_VERSION_BASE = "1.3"
+
+
+def config_directory() -> Path:
+    """Where the configuration is: in the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for directory in (package / "conf", package.parent / "conf"):
+        if (directory / "command").is_dir():
+            return directory
+    raise FileNotFoundError(f"{package}: no conf directory in it or beside it; reinstall prune-lab")
+
+
+def command(
+    name: str,
+    run: Callable[..., None],
+    *,
+    check: Callable[[dict[str, Any]], None] | None = None,
+    writes_directory: bool = True,
+) -> Command:
+    """A console script.
+
+    Args:
+        name: of the command and of its file in conf/.
+        run: takes the configuration and the directory of the run; the configuration alone without a directory.
+        check: looks at files and settings before a directory is made; raises ValueError or FileNotFoundError.
+        writes_directory: whether the command has a run directory (see `run_directory`).
+    """
+    return Command(name, run, check, writes_directory)
+
+
+@dataclass
+class Command:
+    """See `command`; calling it reads `sys.argv`."""
+
+    name: str
+    run: Callable[..., None]
+    check: Callable[[dict[str, Any]], None] | None
+    writes_directory: bool
+    _failures: list[tuple[str, Exception]] = field(default_factory=list)
+
+    def __call__(self) -> None:
+        """Runs the command; ends the process with status 2 for an error of the user, 1 for one of the program."""
+        show_all = os.environ.get("HYDRA_FULL_ERROR") == "1"
+        # Hydra prints errors in its own way and ends with status 1, unless it is told to let them through.
+        os.environ["HYDRA_FULL_ERROR"] = "1"
+        self._failures = []
+        sweep = Path(_sweep_directory(self.name))
+        missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
+        main = hydra.main(version_base=_VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
+        try:
+            with console():
+                main(self.job)()
+        except Exception as error:
+            _remove_unstarted(sweep, missing)
+            if not self._failures:
+                self._failures = [("", error)]
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            sys.exit(130)
+        finally:
+            os.environ["HYDRA_FULL_ERROR"] = "1" if show_all else "0"
+        if self._failures:
+            self._end(show_all)
+
+    def job(self, composed: DictConfig) -> None:
+        """One run of a command line, or one job of a multirun."""
+        settings = HydraConfig.get()
+        overrides: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
+        if settings.mode != RunMode.MULTIRUN:
+            try:
+                self._run(composed, overrides, None)
+            except Exception as error:
+                # Not for Hydra, which would add a line of its own.
+                self._failures.append(("", error))
+            return
+        name = f"job {settings.job.num}"
+        log.info(f"{name}: {' '.join(overrides)}")
+        try:
+            self._run(composed, overrides, Path(settings.sweep.dir))
+        except Exception as error:
+            # Hydra goes on with the other jobs and raises this again at the end.
+            if is_user_error(error):
+                log.error(f"{name}: {one_line(error)}")
+            else:
+                log.error(f"{name}: {type(error).__name__}", exc_info=error)
+            self._failures.append((name, error))
+            raise
+
+    def _run(self, composed: DictConfig, overrides: list[str], sweep: Path | None) -> None:
+        config: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+        if self.check is not None:
+            self.check(config)
+        if not self.writes_directory:
+            self.run(config)
+            return
+        if sweep is None:
+            directory = directory_of_run(self.name, config["output"], overrides)
+        else:
+            directory = directory_of_job(sweep, config["output"], overrides)
+        with opened(directory, self.name, config):
+            self.run(config, directory)
+
+    def _end(self, show_all: bool) -> NoReturn:
+        jobs = [name for name, _ in self._failures if name]
+        errors = [error for _, error in self._failures]
+        are_users = all(map(is_user_error, errors))
+        if jobs:
+            message = f"failed: {', '.join(jobs)}"
+        elif show_all or not are_users:
+            message = "".join(traceback.format_exception(errors[0])).rstrip()
+        else:
+            message = one_line(errors[0], self._known_keys)
+        print(f"prune-lab-{self.name}: {message}" if jobs or are_users else message, file=sys.stderr)
+        sys.exit(2 if are_users else 1)
+
+    def _known_keys(self) -> Iterable[str]:
+        directory = config_directory()
+        chosen = [override for override in sys.argv[1:] if (directory / key_of(override)).is_dir()]
+        for overrides in (chosen, []):
+            try:
+                with hydra.initialize_config_dir(version_base=_VERSION_BASE, config_dir=str(directory)):
+                    return [*_keys(hydra.compose(config_name=self.name, overrides=overrides))]
+            except Exception:  # the choices may be what is wrong
+                continue
+        return []
+
+
+def _sweep_directory(name: str) -> str:
+    """The directory of the multirun on this command line; cached by Hydra for jobs in other processes."""
+    overrides = [argument for argument in sys.argv[1:] if "=" in argument and not argument.startswith(("-", "hydra"))]
+    outputs = [override.partition("=")[2] for override in overrides if key_of(override) == "output"]
+    output = outputs[-1] if outputs and "," not in outputs[-1] else None
+    return str(directory_of_sweep(name, output, overrides))
+
+
+def _groups(*, _root_: DictConfig) -> str:
+    """The groups that a command has, with the option chosen and all others, for --help."""
+    chosen = _root_.hydra.runtime.choices
+    names = sorted(str(group) for group in chosen if group != "command" and not str(group).startswith("hydra"))
+    return "\n".join(f"  {name}={chosen[name]}   ({_options(name)})" for name in names)
+
+
+OmegaConf.register_new_resolver("prune_lab.sweep_directory", _sweep_directory, use_cache=True, replace=True)
+OmegaConf.register_new_resolver("prune_lab.groups", _groups, replace=True)
+
+
+def _remove_unstarted(sweep: Path, missing: list[Path]) -> None:
+    """A sweep none of whose jobs wrote anything leaves nothing behind."""
+    if missing and sweep.is_dir() and [path.name for path in sweep.iterdir()] == [SWEEP_FILE]:
+        (sweep / SWEEP_FILE).unlink()
+    remove_empty(missing)
+
+
+def _options(group: str) -> str:
+    return ", ".join(sorted(path.stem for path in (config_directory() / group).glob("*.yaml")))
+
+
+def _keys(config: DictConfig, prefix: str = "") -> Iterable[str]:
+    for key in map(str, config):
+        node = None if OmegaConf.is_missing(config, key) else config._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_none() and len(node):
+            yield from _keys(node, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"

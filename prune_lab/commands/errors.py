@@ -1,0 +1,100 @@
+"""Errors that a user can cause, in one line each: what is wrong, where, and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from hydra.errors import HydraException, InstantiationException, MissingConfigException, OverrideParseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+import prune_lab
+
+_PACKAGE = str(Path(prune_lab.__file__).parent)
+_FILE_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+def is_user_error(error: BaseException) -> bool:
+    """Whether the user can mend it: files, overrides and configuration, and values that this package refuses.
+
+    A ValueError from inside another library says nothing about what the user wrote: it is a bug until shown otherwise.
+    """
+    if isinstance(error, InstantiationException):
+        return error.__cause__ is None or isinstance(error.__cause__, TypeError | ValueError | ImportError | OSError)
+    if isinstance(error, (HydraException, OmegaConfBaseException, *_FILE_ERRORS)):
+        return True
+    return isinstance(error, ValueError) and _raised_here(error)
+
+
+def one_line(error: BaseException, known_keys: Callable[[], Iterable[str]] = list) -> str:
+    """The message of a user error, on one line.
+
+    Args:
+        error: what was raised.
+        known_keys: gives the keys of the configuration, for suggestions.
+    """
+    text = _squeezed(str(error)).partition(" Config search path:")[0]
+    if isinstance(error, InstantiationException) and error.__cause__ is not None:
+        where = re.search(r"full_key: (\S+)", text)
+        return (f"{where.group(1)}: " if where else "") + _squeezed(str(error.__cause__))
+    if isinstance(error, MissingConfigException):
+        return _missing_option(error) or text
+    if isinstance(error, OverrideParseException):
+        return f"{error.override}: not readable as KEY=VALUE; special characters need quotes, as in 'KEY=\"VALUE\"'"
+    if found := re.search(r"Ambiguous value for argument '([^=]+)=(.*?)' 1\.", text):
+        key, values = found.groups()
+        return f"{key}={values}: more than one value; write {key}=[{values}] for a list, or add --multirun to run each"
+    if found := re.search(r"Could not (?:override|delete from config\.) '([^']+)'", text):
+        return _unknown_key(found.group(1), list(known_keys()))
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key} is not set; give it as {error.full_key}=VALUE (see --help)"
+    if isinstance(error, OmegaConfBaseException):
+        key = f"{error.full_key}: " if error.full_key else ""
+        return key + _squeezed(str(error.msg or error).partition("full_key:")[0])
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+    return text or type(error).__name__
+
+
+def _raised_here(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _missing_option(error: MissingConfigException) -> str | None:
+    group, _, option = str(error.missing_cfg_file).rpartition("/")
+    if not error.options or not group:
+        return _squeezed(str(error))
+    return (
+        f"{group}={option}: no such option{_suggested(option, error.options)}; allowed are {', '.join(error.options)}"
+    )
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    parent = key.rpartition(".")[0]
+    while parent and not any(name.startswith(f"{parent}.") for name in known):
+        parent = parent.rpartition(".")[0]
+    depth = parent.count(".") + 1 if parent else 0
+    inside = [name for name in known if not parent or name.startswith(f"{parent}.")]
+    allowed = dict.fromkeys(name.split(".")[depth] for name in inside)
+    where = f"in {parent}: " if parent else ""
+    return f"unknown key {key}{_suggested(key, known)}" + (
+        f"; allowed are {where}{', '.join(allowed)}" if allowed else ""
+    )
+
+
+def _suggested(word: str, known: Iterable[Any]) -> str:
+    names = [str(name) for name in known]
+    last = word.rpartition(".")[2]
+    near = [name for name in names if name != last and name.rpartition(".")[2] == last]
+    near += [name for name in difflib.get_close_matches(word, names) if name not in near]
+    return f" (did you mean {' or '.join(near[:3])}?)" if near else ""
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
