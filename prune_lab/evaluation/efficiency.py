@@ -1,4 +1,4 @@
-"""Decoding speed with its spread.
+"""Decoding speed with its spread, and what may be said of two speeds.
 
 Speed is always measured; nothing here is computed from a number of heads.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,10 @@ import torch
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import MAX_SENTENCES, translate_lines
 from prune_lab.model.transformer import Transformer
+from prune_lab.results.speed import NO_CHANGE
+
+# What two measurements must have in common before one is set against the other.
+_CONDITIONS = ("device", "device_name", "dtype", "threads", "batch_size", "beam_size", "num_sentences", "source_length")
 
 
 def measure_decoding(
@@ -25,50 +29,73 @@ def measure_decoding(
     max_sentences: int = MAX_SENTENCES,
     repeats: int = 5,
     warm_up: int = 1,
+    num_lines: int | None = None,
 ) -> dict[str, Any]:
-    """Translate the same lines several times, tokenising included.
+    """Translates the same lines several times, from text to text.
 
     Args:
         model: with its tokenizer, on its device.
-        lines: source text, at least one line.
-        options: how to decode.
-        max_sentences: sentences of a batch.
-        repeats: timed passes.
+        lines: source text; blank lines are left out.
+        options: how to search.
+        max_sentences: most sentences of a batch.
+        repeats: passes that are timed.
         warm_up: passes before them.
+        num_lines: only so many of the lines, from the first; all when None.
 
     Returns:
-        what a record keeps: median and spread ([slowest, fastest] pass) of sentences and tokens per second, in seconds of wall time, with the
-        device, type, threads, batch, lengths and numbers of passes that they were measured with.
+        what a record keeps: sentences and tokens per second (medians of the passes), their spread ([slowest, fastest]
+        pass), and what they were measured with: device, type, threads, batch, mean lengths in tokens, passes.
 
     Raises:
-        ValueError: no lines, or a number of passes below what makes a median.
+        ValueError: no line with text, or a number out of range.
     """
+    for name, value, least in (("repeats", repeats, 1), ("warm_up", warm_up, 0), ("num_lines", num_lines, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise ValueError(f"speed.{name}: {value!r}; allowed are whole numbers from {least}")
+    lines = [line for line in lines if line.strip()][:num_lines]
     if not lines:
-        raise ValueError("speed: no lines to translate; at least one is needed")
-    if repeats < 1 or warm_up < 0:
-        raise ValueError(f"speed.repeats: {repeats!r}, speed.warm_up: {warm_up!r}; allowed are whole numbers from 1, and from 0")
-    for _ in range(warm_up):
-        translate_lines(model, lines, options, max_sentences=max_sentences)
+        raise ValueError("speed: no line with text to translate; at least one is needed")
     seconds = []
-    for _ in range(repeats):
+    for number in range(warm_up + repeats):
         start = time.perf_counter()
         translations = translate_lines(model, lines, options, max_sentences=max_sentences)
-        seconds.append(time.perf_counter() - start)
-    num_tokens = sum(translations.target_lengths)
+        if number >= warm_up:
+            seconds.append(time.perf_counter() - start)
+    num_sentences, num_tokens = len(lines), sum(translations.target_lengths)
+    slowest, median, fastest = max(seconds), statistics.median(seconds), min(seconds)
     weight = model.output_weight
     return {
-        "sentences_per_second": len(lines) / statistics.median(seconds),
-        "tokens_per_second": num_tokens / statistics.median(seconds),
-        "spread": [len(lines) / max(seconds), len(lines) / min(seconds)],
+        "sentences_per_second": num_sentences / median,
+        "spread": [num_sentences / slowest, num_sentences / fastest],
+        "tokens_per_second": num_tokens / median,
+        "tokens_spread": [num_tokens / slowest, num_tokens / fastest],
         "device": str(weight.device),
+        **({"device_name": torch.cuda.get_device_name(weight.device)} if weight.device.type == "cuda" else {}),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "batch_size": max_sentences,
         "beam_size": options.beam_size,
-        "num_sentences": len(lines),
-        "source_length": sum(translations.source_lengths) / len(lines),
-        "target_length": num_tokens / len(lines),
-        "repeats": repeats,
+        "num_sentences": num_sentences,
+        "source_length": sum(translations.source_lengths) / num_sentences,
+        "target_length": num_tokens / num_sentences,
         "warm_up": warm_up,
+        "repeats": repeats,
     }
 
+
+def compare_speed(speed: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """What may be said of one measurement against another: how many times as fast, or that they do not differ.
+
+    Returns:
+        `1.21x`, or `no measurable change` where the spreads overlap.
+
+    Raises:
+        ValueError: they were measured under unlike conditions.
+    """
+    for name in _CONDITIONS:
+        if speed.get(name) != reference.get(name):
+            raise ValueError(f"speeds of unlike {name} cannot be compared: {speed.get(name)} and {reference.get(name)}")
+    (low, high), (reference_low, reference_high) = speed["spread"], reference["spread"]
+    if low <= reference_high and reference_low <= high:
+        return NO_CHANGE
+    return f"{speed['sentences_per_second'] / reference['sentences_per_second']:.2f}x"

@@ -1,9 +1,10 @@
-"""Measure an export: translations, scores, size and speed, and the record of it all."""
+"""Measure a model: translations, scores, size and speed, and the record of it all."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,121 @@ from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.device import choose_device
 from prune_lab.evaluation.efficiency import measure_decoding
 from prune_lab.evaluation.environment import hardware, versions
-from prune_lab.evaluation.generate import MAX_SENTENCES, translate_lines
-from prune_lab.evaluation.scoring import score
+from prune_lab.evaluation.generate import MAX_SENTENCES, MAX_SOURCE_TOKENS, translate_lines
+from prune_lab.evaluation.scoring import Scores, score
 from prune_lab.evaluation.significance import paired_bootstrap
-from prune_lab.model.storage import WEIGHTS, load_export
+from prune_lab.model.storage import WEIGHTS, load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.files import hash_lines, relative_path, write_atomically
 from prune_lab.results.record import Record
 
 HYPOTHESES = "hypotheses.txt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What was measured of a model on a corpus.
+
+    Attributes:
+        hypotheses: one translation for each source line.
+        scores: BLEU and chrF with their signatures.
+        model: heads, state and size (see `model_facts`).
+        speed: of decoding (see `measure_decoding`), or None.
+        test_set: name of the corpus and hash of its references.
+        decoding: all settings that the hypotheses depend on.
+        started: time stamp in ISO 8601.
+        finished: time stamp in ISO 8601.
+        seconds: what decoding, scoring and the measurement of speed took.
+    """
+
+    hypotheses: list[str]
+    scores: Scores
+    model: dict[str, Any]
+    speed: dict[str, Any] | None
+    test_set: dict[str, str]
+    decoding: dict[str, Any]
+    started: str
+    finished: str
+    seconds: dict[str, float]
+
+    def to_record(self, **facts: Any) -> Record:
+        """A record of this; `facts` are the other keys of a `Record`: method, seed, label, settings, ..."""
+        return Record(
+            **self.model,
+            bleu=self.scores.bleu,
+            bleu_signature=self.scores.signature,
+            chrf=self.scores.chrf,
+            chrf_signature=self.scores.chrf_signature,
+            num_sentences=self.scores.num_sentences,
+            test_set=self.test_set,
+            decoding=self.decoding,
+            decoding_kind=self.decoding["search"],
+            speed=self.speed,
+            versions=versions(),
+            hardware=hardware(),
+            started=self.started,
+            finished=self.finished,
+            **{**facts, "seconds": {**(facts.get("seconds") or {}), **self.seconds}},
+        )
+
+
+def evaluate(
+    model: Transformer,
+    corpus: Corpus,
+    options: DecodingOptions,
+    *,
+    splits: Splits,
+    directory: str | Path | None = None,
+    weights: str | Path | None = None,
+    speed: Mapping[str, Any] | None = None,
+    max_sentences: int = MAX_SENTENCES,
+    max_source_tokens: int = MAX_SOURCE_TOKENS,
+) -> Evaluation:
+    """Translates the source side of a corpus and scores it against the target side as it was read.
+
+    Args:
+        model: with its tokenizer, on its device.
+        corpus: source text and references.
+        options: how to search.
+        splits: of which `corpus` is one; says how translations are scored.
+        directory: where `hypotheses.txt` goes; not written when None.
+        weights: the model's weights file, for its size.
+        speed: arguments of `measure_decoding`; not measured when None, nor for a masked model.
+        max_sentences: most sentences of a batch.
+        max_source_tokens: longer lines are cut.
+    """
+    started, clock = datetime.now(UTC), _Clock()
+    hypotheses = translate_lines(
+        model, corpus.sources, options, max_sentences=max_sentences, max_source_tokens=max_source_tokens
+    ).lines
+    if directory is not None:
+        write_atomically(Path(directory) / HYPOTHESES, "".join(f"{line}\n" for line in hypotheses))
+    clock.note("decoding")
+    scores = score(
+        hypotheses,
+        corpus.targets,
+        tokenize=splits.score_tokenize,
+        lowercase=splits.lowercase,
+        target_language=splits.target_language,
+    )
+    clock.note("scoring")
+    facts = model_facts(model, weights)
+    measured = None
+    if speed is not None and facts["state"] != "masked":
+        measured = measure_decoding(model, corpus.sources, options, **speed)
+        clock.note("speed")
+    name = f"{splits.name} {corpus.name.removeprefix('data.')}"
+    return Evaluation(
+        hypotheses=hypotheses,
+        scores=scores,
+        model=facts,
+        speed=measured,
+        test_set={"name": name, "references_hash": hash_lines(corpus.targets)},
+        decoding={**options.to_record(), "batch_size": max_sentences, "max_source_tokens": max_source_tokens},
+        started=started.isoformat(timespec="seconds"),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=clock.seconds,
+    )
 
 
 def record_export(
@@ -34,93 +141,78 @@ def record_export(
     options: DecodingOptions,
     method: str,
     seed: int,
-    label: str = "",
-    settings: Mapping[str, Any] | None = None,
-    seeds: Mapping[str, Any] | None = None,
-    seconds: Mapping[str, float] | None = None,
-    validation_bleu: float | None = None,
+    speed: Mapping[str, Any] | None = None,
+    max_sentences: int = MAX_SENTENCES,
+    device: str | None = None,
     base_hash: str | None = None,
     gate_evaluation: str | None = None,
     baseline: Sequence[str] | None = None,
-    speed: Mapping[str, Any] | None = None,
-    config: Mapping[str, Any] | None = None,
-    max_sentences: int = MAX_SENTENCES,
-    device: str | None = None,
+    **facts: Any,
 ) -> Record:
-    """Load an export, translate a corpus with it, and leave `record.json` and `hypotheses.txt` in `directory`.
+    """Loads an export, evaluates it, and leaves `record.json` and `hypotheses.txt` in `directory`.
 
     Args:
-        export: what is measured.
+        export: the directory that is measured.
         directory: where the record goes.
-        corpus: source text and references.
-        splits: of which `corpus` is one; says how translations are scored.
-        options: how to decode.
+        corpus: see `evaluate`.
+        splits: see `evaluate`.
+        options: see `evaluate`.
         method: what chose the heads.
         seed: of the run.
-        label: name of the point for people.
-        settings: what else the point was made with.
-        seeds: the separate seeds of the run.
-        seconds: what earlier parts of the run took.
-        validation_bleu: BLEU on the validation text, where choices are made.
-        base_hash: hash of the weights of the base model; that of the export itself when None.
-        gate_evaluation: `round` or `fraction` when gates chose the heads.
-        baseline: hypotheses of the unpruned model, for the paired bootstrap.
-        speed: `num_lines`, `repeats` and `max_sentences` of the speed measurement; None for none.
-        config: the full configuration of the run.
+        speed: see `evaluate`.
         max_sentences: most sentences of a batch.
         device: where to decode; see `choose_device`.
+        base_hash: hash of the weights of the base model; an unpruned export is its own base.
+        gate_evaluation: `round` or `fraction` when gates chose the heads; asked of the gates that are left when None.
+        baseline: hypotheses of the unpruned model, for the paired bootstrap.
+        facts: other keys of the record: label, settings, seeds, seconds, validation_bleu, config.
 
     Raises:
         FileNotFoundError: no such export, or an incomplete one.
         ValueError: an export that cannot be read, or has no tokenizer.
     """
-    started, clock = datetime.now(UTC), time.monotonic()
     export, directory = Path(export), Path(directory)
     model = load_export(export).to(choose_device(device))
-    hypotheses = translate_lines(model, corpus.sources, options, max_sentences=max_sentences).lines
-    write_atomically(directory / HYPOTHESES, "".join(f"{line}\n" for line in hypotheses))
-    decoding_seconds = time.monotonic() - clock
-    scoring = {"tokenize": splits.score_tokenize, "lowercase": splits.lowercase}
-    scores = score(hypotheses, corpus.targets, **scoring, target_language=splits.target_language)
-    record = Record(
+    found = evaluate(
+        model,
+        corpus,
+        options,
+        splits=splits,
+        directory=directory,
+        weights=export / WEIGHTS,
+        speed=speed,
+        max_sentences=max_sentences,
+    )
+    comparison = None
+    if baseline is not None:
+        comparison = paired_bootstrap(
+            found.hypotheses, baseline, corpus.targets, tokenize=splits.score_tokenize, lowercase=splits.lowercase
+        ).to_dict()
+    record = found.to_record(
         method=method,
         seed=seed,
-        label=label,
-        **model_facts(model, export),
-        bleu=scores.bleu,
-        bleu_signature=scores.signature,
-        chrf=scores.chrf,
-        chrf_signature=scores.chrf_signature,
-        num_sentences=scores.num_sentences,
-        test_set={"name": f"{splits.name} {corpus.name}", "references_hash": hash_lines(corpus.targets)},
-        decoding={**options.to_record(), "batch_size": max_sentences},
-        decoding_kind="greedy" if options.beam_size == 1 else "beam",
-        validation_bleu=validation_bleu,
-        speed=_speed(model, corpus, options, speed),
-        settings=dict(settings or {}),
-        base_hash=base_hash,
         export=relative_path(export, directory),
         hypotheses=HYPOTHESES,
-        gate_evaluation=gate_evaluation or _gate_evaluation(model),
-        seeds=dict(seeds or {}),
-        versions=versions(),
-        hardware=hardware(),
-        started=started.isoformat(timespec="seconds"),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds={**(seconds or {}), "decoding": decoding_seconds},
-        config=dict(config or {}),
-        significance=None if baseline is None else paired_bootstrap(hypotheses, baseline, corpus.targets, **scoring).to_dict(),
+        base_hash=base_hash or own_base_hash(model, found.model["state"]),
+        gate_evaluation=gate_evaluation or how_gates_evaluate(model),
+        significance=comparison,
+        **facts,
     )
     record.save(directory)
     return record
 
 
-def model_facts(model: Transformer, export: Path) -> dict[str, Any]:
-    """What a record says of the model itself; size figures only where heads that do not count are really gone."""
+def model_facts(model: Transformer, weights: str | Path | None = None) -> dict[str, Any]:
+    """What a record says of the model itself; a size only where the heads that do not count are really gone.
+
+    Args:
+        model: its open heads are what an evaluation of it uses.
+        weights: its weights file.
+    """
     heads, original = model.open_heads(), model.original_heads()
-    present = {name: len(site.numbers) for name, site in model.attention_sites().items()}
     num_open, total = sum(map(len, heads.values())), sum(original.values())
-    state = "masked" if num_open < sum(present.values()) else "unpruned" if num_open == total else "pruned"
+    present = sum(len(site.numbers) for site in model.attention_sites().values())
+    state = "masked" if num_open < present else "unpruned" if num_open == total else "pruned"
     facts: dict[str, Any] = {
         "state": state,
         "remaining_heads": num_open,
@@ -130,19 +222,28 @@ def model_facts(model: Transformer, export: Path) -> dict[str, Any]:
     }
     if state != "masked":
         facts["parameters"] = sum(parameter.numel() for parameter in model.parameters())
-        facts["file_bytes"] = (export / WEIGHTS).stat().st_size
+        if weights is not None:
+            facts["file_bytes"] = Path(weights).stat().st_size
     return facts
 
 
-def _speed(model: Transformer, corpus: Corpus, options: DecodingOptions, speed: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    present = sum(len(site.numbers) for site in model.attention_sites().values())
-    if speed is None or sum(map(len, model.open_heads().values())) < present:
-        return None
-    settings = dict(speed)
-    lines = corpus.sources[: settings.pop("num_lines", None)]
-    return measure_decoding(model, lines, options, **settings)
+def own_base_hash(model: Transformer, state: str) -> str | None:
+    """An unpruned model is its own base; that of another one cannot be told from its weights."""
+    return weights_hash(model) if state == "unpruned" else None
 
 
-def _gate_evaluation(model: Transformer) -> str | None:
-    gates = list(model.gates().values())
-    return getattr(gates[0], "evaluation", None) if gates else None
+def how_gates_evaluate(model: Transformer) -> str | None:
+    """`round` or `fraction`; None without gates."""
+    return next((getattr(gate, "evaluation", None) for gate in model.gates().values()), None)
+
+
+class _Clock:
+    """Seconds between notes."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def note(self, name: str) -> None:
+        now = time.monotonic()
+        self.seconds[name], self._last = now - self._last, now
