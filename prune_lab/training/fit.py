@@ -84,6 +84,8 @@ class FitSettings:
         gate_learning_rate: of the gates.
         trainer: arguments of the Lightning trainer (max_steps, precision, accelerator, devices, ...).
         keep_freed_memory: see `prune_lab.training.allocator`.
+        keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
+            other, an early model with more open heads has the better BLEU, and is not what was asked for).
     """
 
     optimizer: Callable[..., torch.optim.Optimizer]
@@ -99,6 +101,7 @@ class FitSettings:
     validation_decoding: DecodingOptions = field(default_factory=lambda: DecodingOptions(beam_size=1))
     gate_learning_rate: float = 0.05
     keep_freed_memory: bool = True
+    keep: str = "best"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +109,12 @@ class FitResult:
     """What training gave.
 
     Attributes:
-        model: the best model by validation BLEU, in evaluation mode on the CPU (the weight average where there is one).
+        model: the best or the last model, see `FitSettings.keep`, in evaluation mode on the CPU (the weight average where there is one).
         validation_bleu: its BLEU on the validation text.
-        best_update: when that was.
+        best_update: when the best validation BLEU was.
         num_updates: updates made in all.
         seconds: time that `fit` took in this process.
+        best_bleu: the best validation BLEU, of the returned model or of an earlier one.
     """
 
     model: Transformer
@@ -118,6 +122,7 @@ class FitResult:
     best_update: int
     num_updates: int
     seconds: float
+    best_bleu: float
 
 
 def fit(
@@ -158,6 +163,7 @@ def fit(
     start = time.monotonic()
     last = directory / LAST
     resume_update = load_checkpoint(last)["global_step"] if last.exists() else 0
+    model.train()  # Lightning keeps the mode it finds, and a model from an export is in evaluation mode
     module = TranslationModule(
         model,
         optimizer=settings.optimizer,
@@ -199,7 +205,7 @@ def fit(
     trainer = _trainer(settings, [*stages, *callbacks], [MetricsFile(directory, resume_update), *loggers], directory)
     if resume_update < trainer.max_steps:
         trainer.fit(module, datamodule=source, ckpt_path=last if resume_update else None, weights_only=True if resume_update else None)
-    return _result(model, directory, validation, time.monotonic() - start)
+    return _result(model, directory, settings.keep, time.monotonic() - start)
 
 
 def _trainer(settings: FitSettings, callbacks: list[pl.Callback], loggers: list[Logger], directory: Path) -> pl.Trainer:
@@ -220,23 +226,25 @@ def _check(model: Transformer, settings: FitSettings, penalty: L0Penalty | None)
         raise ValueError("the model has no tokenizer; training validates on text and needs one")
     if penalty is not None and not model.gates():
         raise ValueError("penalty: the model has no gates; add gates=hard_concrete, or leave the penalty out")
+    if settings.keep not in ("best", "last"):
+        raise ValueError(f"training.keep: {settings.keep!r}; allowed are best, last")
     max_steps = settings.trainer.get("max_steps", -1)
     if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
         raise ValueError(f"trainer.max_steps: {max_steps!r}; allowed are whole numbers from 1")
 
 
-def _result(model: Transformer, directory: Path, validation: Validation, seconds: float) -> FitResult:
-    checkpoint = load_checkpoint(directory / BEST)
-    model.load_state_dict(averaged_weights(checkpoint))
-    model.cpu().eval()
+def _result(model: Transformer, directory: Path, keep: str, seconds: float) -> FitResult:
     last = load_checkpoint(directory / LAST)
     state = next(state for name, state in last["callbacks"].items() if name.startswith("Validation"))
+    model.load_state_dict(averaged_weights(last if keep == "last" else load_checkpoint(directory / BEST)))
+    model.cpu().eval()
     return FitResult(
         model=model,
-        validation_bleu=state["best_bleu"],
+        validation_bleu=state[f"{keep}_bleu"],
         best_update=state["best_update"],
         num_updates=last["global_step"],
         seconds=seconds,
+        best_bleu=state["best_bleu"],
     )
 
 
