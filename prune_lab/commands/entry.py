@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from prune_lab.commands.errors import is_user_error, one_line
+from prune_lab.commands.help import config_directory, keys_of_command, keys_of_groups
 from prune_lab.commands.logs import console, log
 from prune_lab.commands.naming import key_of
 from prune_lab.commands.run_directory import (
@@ -36,15 +37,6 @@ from prune_lab.commands.run_directory import (
 )
 
 _VERSION_BASE = "1.3"
-
-
-def config_directory() -> Path:
-    """Where the configuration is: in the installed package, or beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for directory in (package / "conf", package.parent / "conf"):
-        if (directory / "command").is_dir():
-            return directory
-    raise FileNotFoundError(f"{package}: no conf directory in it or beside it; reinstall prune-lab")
 
 
 def command(
@@ -170,15 +162,9 @@ def _sweep_directory(name: str) -> str:
     return str(directory_of_sweep(name, output, overrides))
 
 
-def _groups(*, _root_: DictConfig) -> str:
-    """The groups that a command has, with the option chosen and all others, for --help."""
-    chosen = _root_.hydra.runtime.choices
-    names = sorted(str(group) for group in chosen if group != "command" and not str(group).startswith("hydra"))
-    return "\n".join(f"  {name}={chosen[name]}   ({_options(name)})" for name in names)
-
-
 OmegaConf.register_new_resolver("prune_lab.sweep_directory", _sweep_directory, use_cache=True, replace=True)
-OmegaConf.register_new_resolver("prune_lab.groups", _groups, replace=True)
+OmegaConf.register_new_resolver("prune_lab.keys_of_command", keys_of_command, replace=True)
+OmegaConf.register_new_resolver("prune_lab.keys_of_groups", keys_of_groups, replace=True)
 
 
 def _remove_unstarted(sweep: Path, missing: list[Path]) -> None:
@@ -186,10 +172,6 @@ def _remove_unstarted(sweep: Path, missing: list[Path]) -> None:
     if missing and sweep.is_dir() and [path.name for path in sweep.iterdir()] == [SWEEP_FILE]:
         (sweep / SWEEP_FILE).unlink()
     remove_empty(missing)
-
-
-def _options(group: str) -> str:
-    return ", ".join(sorted(path.stem for path in (config_directory() / group).glob("*.yaml")))
 
 
 def _keys(config: DictConfig, prefix: str = "") -> Iterable[str]:

@@ -69,7 +69,7 @@ def _raised_here(error: BaseException) -> bool:
 def _missing_option(error: MissingConfigException) -> str | None:
     group, _, option = str(error.missing_cfg_file).rpartition("/")
     if not error.options or not group:
-        return _squeezed(str(error))
+        return None
     return (
         f"{group}={option}: no such option{_suggested(option, error.options)}; allowed are {', '.join(error.options)}"
     )

@@ -1,0 +1,81 @@
+"""From keys of a configuration to what they stand for, checked before anything slow is imported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from prune_lab.decoding.options import DecodingOptions
+
+Built = TypeVar("Built")
+_CONFIG, _WEIGHTS, _EXPORT = "config.json", "model.safetensors", "export"
+
+
+def options_of(kind: Callable[..., Built], values: Mapping[str, Any], where: str) -> Built:
+    """Calls `kind` with values as keywords.
+
+    Raises:
+        ValueError: values that are no mapping, or a key that is unknown or missing; whatever `kind` itself refuses.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: {values!r}; allowed is a mapping from keys to values")
+    parameters = inspect.signature(kind).parameters
+    for key, value in values.items():
+        if key not in parameters:
+            raise ValueError(f"unknown key {where}.{key} (value {value!r}); allowed are {', '.join(parameters)}")
+    for key, parameter in parameters.items():
+        if key not in values and parameter.default is inspect.Parameter.empty:
+            raise ValueError(f"{where}.{key} is not set; give it as {where}.{key}=VALUE")
+    return kind(**values)
+
+
+def decoding_options(values: Mapping[str, Any]) -> DecodingOptions:
+    """The settings under the key `decoding`."""
+    return options_of(DecodingOptions, values, "decoding")
+
+
+def whole_number(value: Any, key: str, at_least: int) -> int:
+    """The value of a key.
+
+    Raises:
+        ValueError: it is no whole number, or too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least}")
+    return value
+
+
+def model_source(source: Any, key: str = "export") -> str:
+    """Where the model is that a key names.
+
+    Args:
+        source: an export, the directory of a run that left one, a checkpoint (`.ckpt`), or the id of a hub repository.
+        key: of the configuration.
+
+    Returns:
+        the directory of the export, the checkpoint, or the id.
+
+    Raises:
+        FileNotFoundError: nothing of the kind is there.
+        ValueError: the key holds no path.
+    """
+    if not isinstance(source, str) or not source:
+        raise ValueError(f"{key}: {source!r}; allowed is the directory of an export, or the id of one on the hub")
+    path = Path(source)
+    if path.is_dir():
+        for directory in (path, path / _EXPORT):
+            if (directory / _CONFIG).is_file():
+                if not (directory / _WEIGHTS).is_file():
+                    raise FileNotFoundError(f"{key}={source}: not a whole export, it has no {_WEIGHTS}")
+                return str(directory)
+        raise FileNotFoundError(f"{key}={source}: not an export, it has no {_CONFIG}")
+    if path.is_file():
+        if path.suffix != ".ckpt":
+            raise ValueError(
+                f"{key}={source}: is a file; allowed are the directory of an export and a checkpoint (.ckpt)"
+            )
+    elif source.count("/") != 1 or source.startswith((".", "/", "~")) or path.suffix == ".ckpt":
+        raise FileNotFoundError(f"{key}={source}: no such directory; an export holds {_CONFIG} and {_WEIGHTS}")
+    return source
