@@ -72,6 +72,41 @@ class Cosine:
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * progress)) / 2
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trapezoid:
+    """Linear warm-up, a plateau at the peak, and a linear end to zero: for runs that start from trained weights.
+
+    Attributes:
+        total_updates: length of the run.
+        warmup_updates: updates over which the rate rises to its peak.
+        decay_updates: the last updates of the run, over which the rate falls to zero.
+
+    Raises:
+        ValueError: negative numbers, or a run that is shorter than its warm-up and decay together.
+    """
+
+    total_updates: int
+    warmup_updates: int = 0
+    decay_updates: int = 0
+
+    def __post_init__(self) -> None:
+        _check("scheduler.warmup_updates", self.warmup_updates)
+        _check("scheduler.decay_updates", self.decay_updates)
+        _check("scheduler.total_updates", self.total_updates)
+        shortest = max(1, self.warmup_updates + self.decay_updates)
+        if self.total_updates < shortest:
+            raise ValueError(
+                f"scheduler.total_updates: {self.total_updates}; allowed are numbers from {shortest}, with "
+                f"scheduler.warmup_updates {self.warmup_updates} and scheduler.decay_updates {self.decay_updates}"
+            )
+
+    def __call__(self, update: int) -> float:
+        """The factor at an update."""
+        rise = (update + 1) / self.warmup_updates if self.warmup_updates else 1.0
+        fall = (self.total_updates - update) / self.decay_updates if self.decay_updates else 1.0
+        return max(0.0, min(1.0, rise, fall))
+
+
 def constant(update: int) -> float:
     """The factor 1, which the gates' learning rate keeps."""
     return 1.0

@@ -68,6 +68,7 @@ class Validation(pl.Callback):
         self._batches = token_budget_batches(encoded.source_lengths, encoded.target_lengths, max_tokens)
         self.best_bleu: float | None = None
         self.best_update = 0
+        self.last_bleu: float | None = None
         self.last_update = -1
         self.num_worse = 0
         self.last_figures: dict[str, float] = {}
@@ -89,7 +90,7 @@ class Validation(pl.Callback):
             return
         self.last_update = update
         figures, hypotheses = self._measure(pl_module)
-        self.last_figures = figures
+        self.last_figures, self.last_bleu = figures, figures["bleu"]
         better = self.best_bleu is None or figures["bleu"] >= self.best_bleu
         self.num_worse = 0 if better else self.num_worse + 1
         if better:
@@ -146,12 +147,13 @@ class Validation(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Best and last results."""
-        return {"best_bleu": self.best_bleu, "best_update": self.best_update, "last_update": self.last_update, "num_worse": self.num_worse}
+        names = ("best_bleu", "best_update", "last_bleu", "last_update", "num_worse")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`; notes of updates after the checkpoint are taken out."""
         self.best_bleu, self.best_update = state_dict["best_bleu"], state_dict["best_update"]
-        self.last_update, self.num_worse = state_dict["last_update"], state_dict["num_worse"]
+        self.last_bleu, self.last_update, self.num_worse = state_dict["last_bleu"], state_dict["last_update"], state_dict["num_worse"]
         path = self._directory / "validation.jsonl"
         if path.exists():
             lines = [line for line in path.read_text(encoding="utf-8").splitlines() if json.loads(line)["update"] <= self.last_update]
