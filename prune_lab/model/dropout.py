@@ -2,7 +2,7 @@
 
 `torch.nn.functional.dropout` draws one Bernoulli number after the other on the CPU, which took a quarter of a training step. Here sixteen random
 bits decide each element: one 64-bit draw of the generator makes four mask entries. The rate is a multiple of 2^-16, and the kept elements are
-scaled by exactly that rate.
+scaled by exactly that rate. Compiled models use torch's own: the draw would cut the graph, and a fused mask is cheap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dropout(nn.Module):
         """Drop elements of a tensor of any shape."""
         if not self.training or self.rate == 0:
             return inputs
-        if inputs.device.type != "cpu":
+        if inputs.device.type != "cpu" or torch.compiler.is_compiling():
             return functional.dropout(inputs, self.rate)
         return inputs * scaled_mask(inputs, self.rate)
 
