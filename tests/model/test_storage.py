@@ -201,39 +201,56 @@ def test_a12_compiled_models_have_the_same_keys_and_numbers(small_model, batch, 
 
     def start():
         model = small_model(encoder_layers=1, decoder_layers=1)
-        model.add_gates("hard_concrete")
+        model.add_gates("fixed", options={"value": 0.7})
         return prune_heads(model, HeadMask.removing({"encoder.0.self": [1, 2], "decoder.0.self": range(4)}, model))
 
-    plain, in_place, inside = start(), start(), start()
-    torch.compiler.reset()
+    plain, compiled = start(), start()
     trained(plain, plain, batch).save_pretrained(tmp_path / "plain")
-    in_place.compile(backend=backend)
-    trained(in_place, in_place, batch).save_pretrained(tmp_path / "in_place")
-    wrapper = torch.compile(inside, backend=backend)
-    trained(inside, wrapper, batch)
-    wrapper.save_pretrained(tmp_path / "wrapped")
-    inside.decoder = torch.compile(inside.decoder, backend=backend)
-    inside.save_pretrained(tmp_path / "part")
+    torch.compiler.reset()
+    compiled.compile(backend=backend)
+    trained(compiled, compiled, batch).save_pretrained(tmp_path / "compiled")
+    loaded = [Transformer.from_pretrained(tmp_path / name) for name in ("plain", "compiled")]
+    assert list(loaded[0].state_dict()) == list(loaded[1].state_dict()) == list(plain.state_dict())
+    expected = plain(*batch)
+    for number in (loaded[0](*batch), loaded[1](*batch), compiled(*batch)):
+        torch.testing.assert_close(number, expected, rtol=0, atol=1e-5)
+    # Trained without, evaluated with.
+    loaded[0].compile(backend=backend)
+    torch.testing.assert_close(loaded[0](*batch), expected, rtol=0, atol=1e-5)
+    torch.compiler.reset()
 
-    models = {name: Transformer.from_pretrained(tmp_path / name) for name in ("plain", "in_place", "wrapped", "part")}
-    expected = models["plain"](*batch)
-    for name, loaded in models.items():
-        assert list(loaded.state_dict()) == list(plain.state_dict())
-        torch.testing.assert_close(loaded(*batch), expected, rtol=0, atol=1e-5, msg=name)
-    # Trained without, evaluated with; and surgery on a compiled model.
-    models["plain"].compile(backend=backend)
-    torch.testing.assert_close(models["plain"](*batch), expected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(in_place(*batch), expected, rtol=0, atol=1e-5)
-    smaller = prune_heads(in_place, HeadMask.removing({"decoder.0.cross": [3]}, in_place))
-    again = prune_heads(plain, HeadMask.removing({"decoder.0.cross": [3]}, plain))
-    torch.testing.assert_close(smaller(*batch), again(*batch), rtol=0, atol=1e-5)
+
+def test_a12_wrappers_do_not_show_in_names_on_disk(small_model, batch, tmp_path):
+    model = small_model(encoder_layers=1, decoder_layers=1)
+    expected, names = model(*batch), list(model.state_dict())
+    wrapper = torch.compile(model, backend="eager")
+    wrapper.save_pretrained(tmp_path / "whole")
+    cut = prune_heads(wrapper, HeadMask.removing({"encoder.0.self": [0]}, wrapper))
+    assert type(cut) is Transformer and cut.heads()["encoder.0.self"] == [1, 2, 3]
+    model.decoder = torch.compile(model.decoder, backend="eager")
+    model.encoder.layers[0] = torch.compile(model.encoder.layers[0], backend="eager")
+    assert list(model.state_dict()) != names
+    model.save_pretrained(tmp_path / "parts")
+    for name in ("whole", "parts"):
+        loaded = Transformer.from_pretrained(tmp_path / name)
+        assert list(loaded.state_dict()) == names and torch.equal(loaded(*batch), expected)
+
+
+def test_surgery_on_a_compiled_model(small_model, batch):
+    plain, compiled = (small_model(encoder_layers=1, decoder_layers=1) for _ in range(2))
+    compiled.compile(backend="eager")
+    compiled(*batch)
+    mask = HeadMask.removing({"decoder.0.cross": [3], "encoder.0.self": range(4)}, plain)
+    torch.testing.assert_close(prune_heads(compiled, mask)(*batch), prune_heads(plain, mask)(*batch), rtol=0, atol=1e-5)
     torch.compiler.reset()
 
 
 def test_a12_one_graph_holds_the_whole_model(small_model, batch):
-    model = small_model(encoder_layers=1, decoder_layers=1)
+    model = small_model(encoder_layers=1, decoder_layers=1, dropout=0.1)
+    model.add_gates("hard_concrete")
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(*batch), model(*batch), rtol=0, atol=1e-5)
+    assert not torch.equal(compiled.train()(*batch), compiled(*batch))
     torch.compiler.reset()
 
 
