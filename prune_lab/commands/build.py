@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prune_lab.commands.settings import decoding_options, model_source
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from pytorch_lightning.loggers.logger import Logger
 
     from prune_lab.data.tokenizer import Tokenizer
-    from prune_lab.decoding.options import DecodingOptions
     from prune_lab.gates.penalty import L0Penalty
     from prune_lab.model.config import ModelConfig
     from prune_lab.model.transformer import Transformer
@@ -37,7 +37,8 @@ def check_training(config: Mapping[str, Any]) -> Splits:
     gates, weight = config["gates"]["name"], config["penalty"]["weight"]
     if gates is not None and weight is None:
         raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
-    check_source(config["init_from"], "init_from")
+    if config["init_from"] is not None:
+        model_source(config["init_from"], "init_from")
     if gates is None and weight is not None and config["init_from"] is None:
         raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")
     check_report_split(config["report_split"], splits)
@@ -50,18 +51,6 @@ def check_report_split(split: str | None, splits: Splits) -> None:
         raise ValueError(f"report_split: {split!r}; allowed are validation, test and null")
     if split is not None and split not in splits.available:
         raise ValueError(f"report_split: {split}; data has {', '.join(splits.available)}")
-
-
-def check_source(source: str | None, key: str) -> None:
-    """FileNotFoundError when `source` looks like a path and nothing is there; ids of the hub pass."""
-    if source is None:
-        return
-    path = Path(source)
-    looks_like_hub = source.count("/") == 1 and not source.startswith((".", "/", "~")) and not source.endswith(".ckpt")
-    if not path.exists() and not looks_like_hub:
-        raise FileNotFoundError(f"{key}={source}: no such export or checkpoint")
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{key}={source}: not an export, it has no config.json")
 
 
 def instantiate(node: Any, **more: Any) -> Any:
@@ -97,7 +86,7 @@ def build_model(config: Mapping[str, Any], splits: Splits) -> Transformer:
     from prune_lab.training.parameters import freeze
 
     if config["init_from"] is not None:
-        model = load_model(config["init_from"])
+        model = load_model(model_source(config["init_from"], "init_from"))
         if model.tokenizer is None:
             raise ValueError(f"init_from={config['init_from']}: it has no tokenizer, and training needs the one it was made with")
     else:
@@ -122,18 +111,11 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
         optimizer=instantiate(config["optimizer"]),
         schedule=instantiate(config["scheduler"]),
         trainer=config["trainer"],
-        validation_decoding=build_decoding(config["validation_decoding"]),
+        validation_decoding=decoding_options(config["validation_decoding"]),
         gate_learning_rate=config["gates"]["learning_rate"],
         keep=keep,
         **training,
     )
-
-
-def build_decoding(config: Mapping[str, Any]) -> DecodingOptions:
-    """How to search for translations."""
-    from prune_lab.decoding.options import DecodingOptions
-
-    return DecodingOptions(**config)
 
 
 def build_penalty(config: Mapping[str, Any], model: Transformer) -> L0Penalty | None:
@@ -162,7 +144,9 @@ def build_callbacks(config: Mapping[str, Any]) -> list[Callback]:
 
 def build_loggers(config: Mapping[str, Any], directory: Path) -> list[Logger]:
     """More Lightning loggers; each gets the run's directory and configuration."""
-    return [instantiate(node, directory=str(directory), config=dict(config)) for node in (config["logger"] or {}).values()]
+    # Hydra's own argument of this name keeps `config` from being passed through it.
+    makers = [instantiate(node, _partial_=True) for node in (config["logger"] or {}).values()]
+    return [make(directory=str(directory), config=dict(config)) for make in makers]
 
 
 def logger_factory(config: Mapping[str, Any]) -> Any:

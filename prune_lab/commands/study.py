@@ -8,6 +8,7 @@ from typing import Any
 
 from prune_lab.commands import build
 from prune_lab.commands.entry import command
+from prune_lab.commands.settings import decoding_options
 from prune_lab.data.splits import load_splits
 
 
@@ -35,7 +36,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         model=model,
         base=build.build_settings(config, keep="best"),
         base_seeds=build.build_seeds(config),
-        decoding=build.build_decoding(config["decoding"]),
+        decoding=decoding_options(config["decoding"]),
         config=config,
         callbacks=lambda: build.build_callbacks(config),
         loggers=build.logger_factory(config),

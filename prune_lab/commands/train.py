@@ -7,6 +7,7 @@ from typing import Any
 
 from prune_lab.commands import build
 from prune_lab.commands.entry import command
+from prune_lab.commands.settings import decoding_options
 from prune_lab.data.splits import load_splits
 
 
@@ -49,7 +50,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             directory,
             corpus=getattr(splits, config["report_split"]),
             splits=splits,
-            options=build.build_decoding(config["decoding"]),
+            options=decoding_options(config["decoding"]),
             method=config["gates"]["name"] or ("hard_concrete" if gated else "unpruned"),
             seed=config["seed"],
             settings={"penalty_weight": config["penalty"]["weight"], "updates": result.num_updates},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.heads import HeadMask
 from prune_lab.model.transformer import Transformer
 
@@ -58,6 +59,21 @@ def fold_gates(model: Transformer) -> Transformer:
             site.mask_heads(open_heads[name])
     folded.remove_gates()
     return folded
+
+
+def fold_fractions(model: Transformer) -> Transformer:
+    """A copy without gates whose output weights carry the fractions clip(sigmoid(log_a)*(zeta-gamma)+gamma, 0, 1) of trained hard concrete gates.
+
+    Raises:
+        ValueError: the model has no gates with fractions.
+    """
+    fractional = model.copy()
+    gates = list(fractional.gates().values())
+    if not gates or not all(isinstance(gate, HardConcreteGate) for gate in gates):
+        raise ValueError("gate_evaluation: fraction; allowed for a model with hard_concrete gates only")
+    for gate in gates:
+        gate.evaluation = "fraction"  # type: ignore[assignment]
+    return fold_gates(fractional)
 
 
 def _masked_in_place(model: Transformer, mask: HeadMask) -> Transformer:

@@ -1,0 +1,184 @@
+"""Cut one model to budgets: what `prune-lab-prune` does, usable from Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning import Callback
+from pytorch_lightning.loggers.logger import Logger
+
+from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
+from prune_lab.data.splits import Splits
+from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.evaluate import record_export
+from prune_lab.heads import HeadScores
+from prune_lab.model.storage import weights_hash
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.budgets import AUTO, parse_budgets
+from prune_lab.pruning.criteria.contract import Criterion
+from prune_lab.pruning.criteria.registry import score_heads
+from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
+from prune_lab.pruning.selection import Selection
+from prune_lab.pruning.surgery import fold_fractions
+from prune_lab.results.files import write_atomically
+from prune_lab.training.callbacks.validation import ScoreSettings
+from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutSettings:
+    """How to cut.
+
+    Attributes:
+        source: where the model came from, for records.
+        splits: training text for scores and recovery, validation text for recovery, and the split of the records.
+        budgets: heads to keep, or `auto`.
+        shares: or shares of the live heads.
+        criterion: what heads are worth.
+        selection: scope and floor.
+        schedule: one cut or several.
+        gate_evaluation: of a gated model: `round` takes the gates off, `fraction` folds them into W_O, `keep` leaves them.
+        scoring_sentences: training sentences that the criterion looks at; None for all.
+        max_tokens: token budget of the batches.
+        recovery: training after each cut, or None.
+        report_split: what the records are about; None for no records.
+        decoding: how that split is decoded.
+        speed: see `prune_lab.evaluation.efficiency.measure_decoding`; None for no measurement.
+        seed: of the run.
+        seeds: of the recovery.
+        config: the full configuration, for records.
+        callbacks: makes more Lightning callbacks.
+        loggers: makes more Lightning loggers for a run in a directory.
+    """
+
+    source: str
+    splits: Splits
+    budgets: Any
+    shares: Any
+    criterion: Criterion
+    selection: Selection
+    schedule: Schedule
+    gate_evaluation: str
+    scoring_sentences: int | None
+    max_tokens: int
+    recovery: FitSettings | None
+    report_split: str | None
+    decoding: DecodingOptions
+    speed: dict[str, Any] | None
+    seed: int
+    seeds: Seeds
+    config: dict[str, Any]
+    callbacks: Callable[[], Sequence[Callback]]
+    loggers: Callable[[Path], Sequence[Logger]]
+
+
+def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> None:
+    """Write `directory/N-heads/export` for each budget, with a record where one is wanted, and print a line for each.
+
+    Raises:
+        ValueError: budgets out of range, no gates where they are needed, or no tokenizer.
+    """
+    if model.tokenizer is None:
+        raise ValueError(f"export={settings.source}: it has no tokenizer, and scores are measured on text")
+    budgets = parse_budgets(settings.budgets, settings.shares, model=model)
+    cutter = _Cutter(model, settings, directory)
+    points = prune_to(
+        model,
+        budgets,
+        score=cutter.score,
+        schedule=settings.schedule,
+        selection=settings.selection,
+        recover=cutter.recover if settings.recovery is not None else None,
+        keep_gates=settings.gate_evaluation != "round",
+    )
+    for point in points:
+        cutter.export(point, budgets == AUTO)
+
+
+class _Cutter:
+    """Scores, recovers and exports the points of one model."""
+
+    def __init__(self, model: Transformer, settings: CutSettings, directory: Path) -> None:
+        self._settings, self._directory = settings, directory
+        self._tokenizer: Any = model.tokenizer
+        self._base_hash = weights_hash(model)
+        self._gated = bool(model.gates())
+        self._encoded: EncodedCorpus | None = None
+        self._result: FitResult | None = None
+
+    def score(self, model: Transformer) -> HeadScores:
+        """Score on training text and keep the scores as a file."""
+        scores = score_heads(model, self._batches() if self._settings.criterion.needs_batches else [], self._settings.criterion)
+        content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
+        write_atomically(self._directory / f"scores-{scores.num_heads}-heads.json", json.dumps(content, indent=1))
+        return scores
+
+    def recover(self, model: Transformer) -> Transformer:
+        """Train a cut model."""
+        settings, splits = self._settings, self._settings.splits
+        assert settings.recovery is not None
+        place = self._place(model)
+        scoring = ScoreSettings(
+            tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
+        )
+        self._result = fit(
+            self._settled(model),
+            TrainingData(train=self._train(), validation=splits.validation, scoring=scoring),
+            settings.recovery,
+            directory=place,
+            seeds=settings.seeds,
+            callbacks=settings.callbacks(),
+            loggers=settings.loggers(place),
+            label=place.name,
+        )
+        return self._result.model
+
+    def export(self, point: PrunedPoint, by_keep_rule: bool) -> None:
+        """Write the export and the record of a point."""
+        settings, place = self._settings, self._place(point.model)
+        model = self._settled(point.model)
+        export = place / "export"
+        model.save_pretrained(export)
+        line = f"{point.budget} heads: {export}"
+        if settings.report_split is not None:
+            name = "gates" if by_keep_rule else settings.criterion.name
+            record = record_export(
+                export,
+                place,
+                corpus=getattr(settings.splits, settings.report_split),
+                splits=settings.splits,
+                options=settings.decoding,
+                method=f"{name}+recovery" if self._result else name,
+                seed=settings.seed,
+                settings={**point.settings, "recovery_updates": self._result.num_updates if self._result else 0},
+                seeds=asdict(settings.seeds),
+                validation_bleu=self._result.validation_bleu if self._result else None,
+                base_hash=self._base_hash,
+                gate_evaluation=settings.gate_evaluation if self._gated and settings.gate_evaluation != "keep" else None,
+                speed=settings.speed,
+                config=settings.config,
+            )
+            line += f"  {record.test_set['name']} BLEU {record.bleu:.2f}"
+        print(line, flush=True)
+
+    def _settled(self, model: Transformer) -> Transformer:
+        """The gates of a cut model as they are exported."""
+        return fold_fractions(model) if self._settings.gate_evaluation == "fraction" and model.gates() else model
+
+    def _place(self, model: Transformer) -> Path:
+        return self._directory / f"{sum(map(len, model.heads().values()))}-heads"
+
+    def _train(self) -> EncodedCorpus:
+        if self._encoded is None:
+            self._encoded = EncodedCorpus.encode(self._tokenizer, self._settings.splits.train.pairs)
+        return self._encoded
+
+    def _batches(self) -> list[Batch]:
+        train = self._train()
+        count = min(len(train), self._settings.scoring_sentences or len(train))
+        lengths = train.source_lengths[:count], train.target_lengths[:count]
+        return [train.batch(indices) for indices in token_budget_batches(*lengths, self._settings.max_tokens)]
