@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
@@ -28,16 +28,15 @@ def small_model() -> Callable[..., Transformer]:
     """Builds the small model of the checks: 2+2 layers, D 32, 4 heads of width 8, random biases, evaluation mode.
 
     ``build(seed=0, **settings)`` changes settings of its `ModelConfig`. The vocabularies have 37 source and 41 target
-    entries, 41 each when shared.
+    entries, 41 each when shared; the output has its own table, so that an untrained model does not repeat its input.
     """
 
     def build(seed: int = 0, **settings: Any) -> Transformer:
         sizes = {"source_vocab_size": 41 if settings.get("share_embeddings") else 37, "target_vocab_size": 41}
         stacks = {"encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 4, "decoder_heads": 4}
+        widths = {"d_model": 32, "d_feed_forward": 48, "dropout": 0.0, "tie_output": False}
         torch.manual_seed(seed)
-        model = Transformer(
-            ModelConfig(**{**sizes, **stacks, "d_model": 32, "d_feed_forward": 48, "dropout": 0.0, **settings})
-        )
+        model = Transformer(ModelConfig(**{**sizes, **stacks, **widths, **settings}))
         randomise(model)
         return model.eval()
 
@@ -70,15 +69,18 @@ def variant(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def randomise(model: nn.Module) -> None:
-    """Random biases and norms; queries and keys large enough for attention that is far from even."""
+def randomise(model: Transformer) -> None:
+    """Random biases and norms, and weights so large that outputs depend on all of the input and end at some length."""
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
-            parameter.normal_(std=0.3)
+            parameter.normal_(std=0.1)
         elif name.endswith("norm.weight"):
             parameter.uniform_(0.5, 1.5)
-        elif name.endswith(("query.weight", "key.weight")):
-            parameter.mul_(2.5)
+        elif "attention" in name and name.endswith("weight"):
+            parameter.mul_(2.5 if "query" in name or "key" in name else 4)
+        elif "feed_forward" in name:
+            parameter.mul_(2)
+    model.output_weight[model.config.eos_id].mul_(1.5)
 
 
 @pytest.fixture(scope="session")
@@ -105,3 +107,43 @@ def targets(sources: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return torch.cat((torch.ones(len(ids), 1, dtype=torch.long), ids), dim=1)
 
     return build
+
+
+class ScriptedState:
+    """A decoding state whose logits are looked up: it fulfils the step protocol and keeps every prefix as it is.
+
+    Args:
+        probabilities: gives those of the next token from (sentence, prefix without begin mark).
+        num_sentences: N.
+    """
+
+    def __init__(self, probabilities: Callable[[int, tuple[int, ...]], Sequence[float]], num_sentences: int) -> None:
+        self._probabilities = probabilities
+        self._rows: list[tuple[int, list[tuple[int, ...]]]] = [(number, [()]) for number in range(num_sentences)]
+        self.seen: list[list[int]] = []
+
+    def step(self, last_ids: Tensor) -> Tensor:
+        """Add the newest tokens [N, E] to the prefixes and look up the logits [N, E, V]."""
+        assert last_ids.shape == (len(self._rows), len(self._rows[0][1]))
+        self.seen.append([number for number, _ in self._rows])
+        logits = []
+        for row, (number, prefixes) in enumerate(self._rows):
+            prefixes[:] = [(*prefix, int(token)) for prefix, token in zip(prefixes, last_ids[row], strict=True)]
+            logits.append([self._probabilities(number, prefix[1:]) for prefix in prefixes])
+        return torch.tensor(logits, dtype=torch.float64).log()
+
+    def reorder(self, parents: Tensor) -> None:
+        """Hypothesis e goes on from parents[n, e]."""
+        self._rows = [
+            (number, [prefixes[e] for e in row]) for (number, prefixes), row in zip(self._rows, parents, strict=True)
+        ]
+
+    def select(self, sentences: Tensor) -> None:
+        """Keep only these sentences."""
+        self._rows = [self._rows[row] for row in sentences]
+
+
+@pytest.fixture(scope="session")
+def scripted_state() -> type[ScriptedState]:
+    """The class `ScriptedState`."""
+    return ScriptedState
