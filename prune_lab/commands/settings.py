@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from prune_lab.decoding.options import DecodingOptions
 
 Built = TypeVar("Built")
+BATCH = {"max_sentences": 1, "max_source_tokens": 1}
+SPEED = {"num_lines": 1, "warm_up": 0, "repeats": 1, "max_sentences": 1}
 _CONFIG, _WEIGHTS, _EXPORT = "config.json", "model.safetensors", "export"
 
 
@@ -36,12 +38,28 @@ def decoding_options(values: Mapping[str, Any]) -> DecodingOptions:
     return options_of(DecodingOptions, values, "decoding")
 
 
-def whole_number(value: Any, key: str, at_least: int) -> int:
-    """The value of a key.
+def whole_numbers(values: Any, where: str, smallest: Mapping[str, int]) -> dict[str, Any]:
+    """Checks keys that hold whole numbers.
+
+    Args:
+        values: what the key `where` holds.
+        where: key of the configuration.
+        smallest: the keys that are allowed below it, and the smallest number that each allows.
 
     Raises:
-        ValueError: it is no whole number, or too small.
+        ValueError: no mapping, an unknown key, or a value that is no whole number or too small.
     """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: {values!r}; allowed are the keys {', '.join(smallest)}")
+    for key, value in values.items():
+        if key not in smallest:
+            raise ValueError(f"unknown key {where}.{key} (value {value!r}); allowed are {', '.join(smallest)}")
+        whole_number(value, f"{where}.{key}", at_least=smallest[key])
+    return dict(values)
+
+
+def whole_number(value: Any, key: str, at_least: int = 1) -> int:
+    """The value of a key, which must be a whole number; ValueError if it is not."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least}")
     return value

@@ -1,0 +1,43 @@
+"""prune-lab-report: one report of any set of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prune_lab.commands.entry import command
+
+
+def check(config: dict[str, Any]) -> None:
+    """The directories, before anything slow is imported."""
+    for path in run_directories(config):
+        if not path.exists():
+            raise FileNotFoundError(f"runs: {path} does not exist; allowed are run, multirun and study directories")
+
+
+def run(config: dict[str, Any], directory: Path) -> None:
+    """Collects the records and writes the report."""
+    from prune_lab.results.collect import collect
+    from prune_lab.results.report import write_report
+
+    paths = run_directories(config)
+    records = collect(paths)
+    if not records:
+        raise ValueError(f"runs: no record.json in or below {', '.join(map(str, paths))}; a finished run leaves one")
+    title = {"title": config["title"]} if config["title"] is not None else {}
+    page = write_report(records, directory, **title)
+    num_failed = sum(not record.complete for record in records)
+    print(f"{len(records) - num_failed} models evaluated" + (f", {num_failed} failed" if num_failed else ""))
+    print(f"report: {page}")
+
+
+def run_directories(config: dict[str, Any]) -> list[Path]:
+    """The directories under the key `runs`: a list, or a single one."""
+    runs = config["runs"]
+    listed = [runs] if isinstance(runs, str) else runs
+    if not isinstance(listed, list) or not listed or not all(isinstance(path, str) for path in listed):
+        raise ValueError(f"runs: {runs!r}; allowed is a list of directories, runs=[DIR,DIR]")
+    return [Path(path) for path in listed]
+
+
+main = command("report", run, check=check)

@@ -1,0 +1,90 @@
+"""prune-lab-translate: translate text, line in, line out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from prune_lab.commands.entry import command
+from prune_lab.commands.settings import BATCH, decoding_options, model_source, whole_number, whole_numbers
+from prune_lab.data.lines import stream_lines
+
+_SIGPIPE_STATUS = 141
+
+
+def check(config: dict[str, Any]) -> None:
+    """Files and settings, before torch is imported."""
+    for key in ("input", "output"):
+        if config[key] is not None and not isinstance(config[key], str):
+            raise ValueError(f"{key}: {config[key]!r}; allowed is a path")
+    if config["input"] is not None:
+        if Path(config["input"]).is_dir():
+            raise ValueError(f"input={config['input']}: is a directory; a file is needed")
+        if not Path(config["input"]).exists():
+            raise FileNotFoundError(f"input={config['input']}: no such file")
+    if config["output"] is not None:
+        if Path(config["output"]).is_dir():
+            raise ValueError(f"output={config['output']}: is a directory; the path of a file is needed")
+        if not Path(config["output"]).absolute().parent.is_dir():
+            raise FileNotFoundError(f"output={config['output']}: its directory does not exist")
+    model_source(config["export"])
+    decoding_options(config["decoding"])
+    whole_numbers(config["batch"], "batch", BATCH)
+    whole_number(config["chunk_lines"], "chunk_lines")
+
+
+def run(config: dict[str, Any]) -> None:
+    """Reads, translates and writes, a chunk at a time."""
+    from prune_lab.evaluation.device import choose_device
+    from prune_lab.evaluation.generate import translate_stream
+    from prune_lab.training.checkpoint import load_model
+
+    source = model_source(config["export"])
+    model = load_model(source)
+    if model.tokenizer is None:
+        raise ValueError(f"export={source}: it has no tokenizer.json, and text needs the one it was trained with")
+    model = model.to(choose_device(config["device"]))
+    options = decoding_options(config["decoding"])
+    with _read(config["input"]) as lines, _write(config["output"]) as target:
+        for found in translate_stream(model, lines, options, chunk_lines=config["chunk_lines"], **config["batch"]):
+            target.write("".join(f"{line}\n" for line in found.lines).encode("utf-8"))
+            target.flush()
+
+
+@contextmanager
+def _read(path: str | None) -> Iterator[Iterator[str]]:
+    if path is None:
+        yield stream_lines(sys.stdin.buffer, "standard input")
+    else:
+        with open(path, "rb") as file:
+            yield stream_lines(file, path)
+
+
+@contextmanager
+def _write(path: str | None) -> Iterator[BinaryIO]:
+    """A file that is there once it is whole; standard output when None."""
+    if path is None:
+        try:
+            yield sys.stdout.buffer
+        except BrokenPipeError:
+            # Whoever read has had enough. Python would try to flush once more at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(_SIGPIPE_STATUS)
+    elif Path(path).exists() and not Path(path).is_file():
+        with open(path, "wb") as file:
+            yield file
+    else:
+        temporary = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.tmp")
+        try:
+            with open(temporary, "wb") as file:
+                yield file
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+main = command("translate", run, check=check, writes_directory=False)
