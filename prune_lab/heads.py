@@ -1,7 +1,8 @@
 """The vocabulary of heads: sites, masks and scores.
 
-A **site** is one attention block, written ``encoder.0.self``, ``decoder.2.self`` or ``decoder.2.cross``. A **head** is a site and a number,
-``decoder.2.cross.5``; the number is always the one that the head had in the unpruned model. Nothing here needs torch.
+A **site** is one attention block, written ``encoder.0.self``, ``decoder.2.self`` or ``decoder.2.cross``. A **head**
+is a site and a number, ``decoder.2.cross.5``; the number is always the one that the head had in the unpruned model.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -41,14 +42,18 @@ class HeadSite:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.layer < 0:
-            raise ValueError(f"site {self}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0")
+            raise ValueError(
+                f"site {self}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0"
+            )
 
     @classmethod
     def parse(cls, text: str) -> HeadSite:
         """Read ``encoder.0.self`` and the like; ValueError for anything else."""
         parts = text.split(".")
         if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit()):
-            raise ValueError(f"site {text!r}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0")
+            raise ValueError(
+                f"site {text!r}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0"
+            )
         return cls(parts[0], int(parts[1]), parts[2])
 
     @property
@@ -85,14 +90,16 @@ def kind_of_site(site: str) -> str:
 
 
 def _checked(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, list[int]]:
-    """The choice as sorted lists of original head numbers; ValueError names an unknown site or a number out of range."""
+    """The choice as sorted lists of head numbers; ValueError names an unknown site or a number out of range."""
     original = model.original_heads()
     checked: dict[str, list[int]] = {}
     for site, numbers in heads.items():
         if site not in original:
             raise ValueError(f"site {site!r} is not in this model; it has {', '.join(original)}")
         if isinstance(numbers, str) or not isinstance(numbers, Iterable):
-            raise ValueError(f"heads of {site}: {numbers!r}; allowed is a list of numbers from 0 to {original[site] - 1}")
+            raise ValueError(
+                f"heads of {site}: {numbers!r}; allowed is a list of numbers from 0 to {original[site] - 1}"
+            )
         checked[site] = sorted({_number(number, site, original[site]) for number in numbers})
     return checked
 
@@ -127,8 +134,12 @@ class HeadMask:
         for site, numbers in removed.items():
             gone = [number for number in numbers if number not in live[site]]
             if gone:
-                warnings.warn(f"{site}: heads {gone} are gone already, live are {live[site]}", UserWarning, stacklevel=2)
-        return cls({site: tuple(head for head in heads_ if head not in removed.get(site, ())) for site, heads_ in live.items()})
+                warnings.warn(
+                    f"{site}: heads {gone} are gone already, live are {live[site]}", UserWarning, stacklevel=2
+                )
+        return cls(
+            {site: tuple(head for head in heads_ if head not in removed.get(site, ())) for site, heads_ in live.items()}
+        )
 
     @classmethod
     def keeping(cls, heads: Mapping[str, Iterable[int]], model: HasHeads) -> HeadMask:

@@ -1,8 +1,9 @@
 """Key/value caches of one attention site.
 
-Both kinds hold keys and values of shape [N, H, S, K] (N sentences, H heads, S cached positions, K head width). A beam's hypotheses share the cache
-of their sentence: at a self site each step appends one entry for every hypothesis, and the decoder's mask says which entries a hypothesis
-descends from. Reordering a beam therefore moves rows of a boolean mask and never keys or values.
+Both kinds hold keys and values of shape [N, H, S, K] (N sentences, H heads, S cached positions, K head width). A
+beam's hypotheses share the cache of their sentence: at a self site each step appends one entry for every hypothesis,
+and the decoder's mask says which entries a hypothesis descends from. Reordering a beam therefore moves rows of a
+boolean mask and never keys or values.
 """
 
 from __future__ import annotations
@@ -56,4 +57,7 @@ class FixedCache:
     def select(self, sentences: Tensor) -> None:
         """Keep only these sentences (indices [M])."""
         if self.entries is not None:
-            self.entries = (torch.index_select(self.entries[0], 0, sentences), torch.index_select(self.entries[1], 0, sentences))
+            self.entries = (
+                torch.index_select(self.entries[0], 0, sentences),
+                torch.index_select(self.entries[1], 0, sentences),
+            )

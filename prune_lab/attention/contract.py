@@ -1,4 +1,4 @@
-"""The contract that every attention variant fulfils, so that gates, criteria, surgery and decoding know no variant by name.
+"""The contract that every attention variant fulfils: gates, criteria, surgery and decoding know no variant by name.
 
 Shapes: B batch, T query positions, S key positions, D model width, H heads that remain, K head width.
 """

@@ -16,8 +16,8 @@ class AttentionMask(NamedTuple):
 
     Attributes:
         allowed: boolean, broadcastable to [B, H, T, S], True where a query may attend; None allows everything.
-        causal: position t may attend to positions up to t only, counted from the start of both sides (T = S). Kept apart from
-            `allowed`, since the fused kernels need no mask tensor for it.
+        causal: position t may attend to positions up to t only, counted from the start of both sides (T = S).
+            Kept apart from `allowed`, since the fused kernels need no mask tensor for it.
     """
 
     allowed: Tensor | None = None
@@ -39,8 +39,8 @@ def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
         pad_id: the padding mark.
 
     Returns:
-        a mask of shape [B, 1, 1, S]; without padding no tensor at all. Whether there is padding is looked at on the CPU alone: elsewhere it
-        would stall the device, and in `torch.compile` it would cut the graph.
+        a mask of shape [B, 1, 1, S]; without padding no tensor at all. Whether there is padding is looked at on the
+        CPU alone: elsewhere it would stall the device, and in `torch.compile` it would cut the graph.
     """
     allowed = ids != pad_id
     if ids.device.type == "cpu" and not torch.compiler.is_compiling() and bool(allowed.all()):

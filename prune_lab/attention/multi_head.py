@@ -20,9 +20,12 @@ from prune_lab.attention.positions import rotate
 
 
 class MultiHeadAttention(Attention):
-    """score_h = (X W_Q + b_Q)_h (Y W_K + b_K)_h^T / sqrt(K); head_h = softmax(score_h) (Y W_V + b_V)_h; out = sum_h g_h head_h W_O^h + b_O.
+    """out = sum_h g_h head_h W_O^h + b_O, with head_h = softmax(score_h) (Y W_V + b_V)_h.
 
-    Queries, keys and values have weights of their own, so that a stored model says which is which; they are joined into one product as it runs.
+    The scores are score_h = (X W_Q + b_Q)_h (Y W_K + b_K)_h^T / sqrt(K), X the query side and Y the key side.
+
+    Queries, keys and values have weights of their own, so that a stored model says which is which; they are joined
+    into one product as it runs.
 
     Args:
         d_model: model width D.
@@ -63,7 +66,8 @@ class MultiHeadAttention(Attention):
         self.key = _Projection(d_model, width, bias)
         self.value = _Projection(d_model, width, bias)
         self.output = _Projection(width, d_model, bias)
-        # Glorot's bound as if Q, K and V were one matrix: their scores start small, which keeps deep post-norm stacks trainable.
+        # Glorot's bound as if Q, K and V were one matrix: their scores start small, which keeps deep post-norm stacks
+        # trainable.
         for projection, gain in ((self.query, 2**-0.5), (self.key, 2**-0.5), (self.value, 2**-0.5), (self.output, 1.0)):
             if num_heads:
                 nn.init.xavier_uniform_(projection.weight, gain=gain)
@@ -90,7 +94,7 @@ class MultiHeadAttention(Attention):
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
-        weight = self.output.weight
+        weight: Tensor = self.output.weight
         if gates is not None and gates.dim() == 1:
             # g_h * (head_h W_O^h) = head_h (g_h W_O^h): scaling the weight costs H*K*D products instead of B*T*H*K.
             weight = weight * gates.repeat_interleave(self.head_dim)
@@ -99,7 +103,9 @@ class MultiHeadAttention(Attention):
         joined = heads.transpose(1, 2).flatten(2)
         return AttentionOutput(functional.linear(joined, weight, self.output.bias), weights)
 
-    def _project(self, query: Tensor, key_value: Tensor, cache: GrowingCache | FixedCache | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(
+        self, query: Tensor, key_value: Tensor, cache: GrowingCache | FixedCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, H, T, K], keys and values [B, H, S, K]."""
         if not self.cross:
             queries, keys, values = self._split(query, self.query, self.key, self.value)
@@ -123,11 +129,10 @@ class MultiHeadAttention(Attention):
 
     def _split(self, inputs: Tensor, *projections: _Projection) -> list[Tensor]:
         """Project with all of `projections` in one product and split into heads: [B, H, T, K] each."""
-        weight = torch.cat([projection.weight for projection in projections]) if len(projections) > 1 else projections[0].weight
-        bias = projections[0].bias
-        if bias is not None and len(projections) > 1:
-            bias = torch.cat([projection.bias for projection in projections])  # type: ignore[misc]
-        joined = functional.linear(inputs, weight, bias)
+        weights: list[Tensor] = [projection.weight for projection in projections]
+        biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+        weight = torch.cat(weights) if len(weights) > 1 else weights[0]
+        joined = functional.linear(inputs, weight, torch.cat(biases) if biases else None)
         split = joined.unflatten(-1, (len(projections), self.num_heads, self.head_dim))
         return [part.transpose(1, 2) for part in split.unbind(2)]
 
@@ -164,7 +169,7 @@ class MultiHeadAttention(Attention):
 
 
 class _Projection(nn.Module):
-    """Weights [out, in] and bias [out]: `nn.Linear` without its own initialisation, which warns about the empty sites of a pruned model."""
+    """Weights [out, in] and bias [out]: `nn.Linear` without its initialisation, which warns about empty sites."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool) -> None:
         super().__init__()
@@ -173,7 +178,7 @@ class _Projection(nn.Module):
 
 
 def keep_heads(module: MultiHeadAttention, kept: Sequence[int]) -> None:
-    """Cut the weights of `module` to the heads at the positions `kept`, in place; the width of a head and the scale stay."""
+    """Cut the weights of `module` to the heads at the positions `kept`, in place; a head's width and the scale stay."""
     offsets = torch.arange(module.head_dim)
     rows = torch.cat([head * module.head_dim + offsets for head in kept]) if kept else offsets[:0]
     for projection in (module.query, module.key, module.value):

@@ -30,7 +30,9 @@ def attention_of_kind(attention: str | Mapping[str, Any], kind: str) -> tuple[st
     if isinstance(attention, Mapping) and not set(attention) <= {"name", "options"}:
         unknown = set(attention) - set(KINDS)
         if unknown or set(attention) != set(KINDS):
-            raise ValueError(f"attention: keys {sorted(attention)}; allowed are name and options, or all of {', '.join(KINDS)}")
+            raise ValueError(
+                f"attention: keys {sorted(attention)}; allowed are name and options, or all of {', '.join(KINDS)}"
+            )
         attention = attention[kind]
     if isinstance(attention, str):
         attention = {"name": attention}
@@ -45,9 +47,18 @@ def attention_of_kind(attention: str | Mapping[str, Any], kind: str) -> tuple[st
 
 
 def build_attention(attention: str | Mapping[str, Any], *, kind: str, **sizes: Any) -> Attention:
-    """Build the block of one site; `sizes` are what every variant takes (d_model, num_heads, head_dim, cross, bias, dropout, rotary)."""
+    """Build the block of one site.
+
+    Args:
+        attention: see `attention_of_kind`.
+        kind: the kind of site.
+        sizes: what every variant takes: d_model, num_heads, head_dim, cross, bias, dropout, rotary.
+
+    Raises:
+        ValueError: an unknown name or option.
+    """
     name, options = attention_of_kind(attention, kind)
     try:
-        return ATTENTION[name](**sizes, **options)  # type: ignore[call-arg]
+        return ATTENTION[name](**sizes, **options)
     except TypeError as error:
         raise ValueError(f"attention.options of {name}: {sorted(options)} not all known ({error})") from error

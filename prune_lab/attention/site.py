@@ -18,7 +18,8 @@ from prune_lab.attention.masks import AttentionMask
 class AttentionSite(nn.Module):
     """One attention block and what is known of its heads.
 
-    A masked head has its gate held at zero; it stays in the weights, yet counts as gone everywhere (`heads`, penalty, scores).
+    A masked head has its gate held at zero; it stays in the weights, yet counts as gone everywhere (`heads`, penalty,
+    scores).
 
     Args:
         name: the site, for instance ``decoder.0.cross``.
@@ -57,7 +58,8 @@ class AttentionSite(nn.Module):
             key_value: [B, S, D].
             mask: where attention is allowed.
             cache: this site's cache, or None.
-            head_gates: more factors on the heads, [H], [B, H] or [B, H, T], multiplied with the site's own; criteria use them.
+            head_gates: more factors on the heads, [H], [B, H] or [B, H, T], multiplied with the site's own;
+                criteria use them.
             need_weights: also return the attention weights [B, H, T, S].
         """
         gates = self.gates(query.dtype)
@@ -69,10 +71,11 @@ class AttentionSite(nn.Module):
         return self.attention(query, key_value, mask, cache, gates, need_weights)
 
     def gates(self, dtype: torch.dtype | None = None) -> Tensor | None:
-        """The factors [H] that this site's mask and gates put on its heads now, or None where they are all 1 by nature."""
+        """The factors [H] that mask and gates put on the heads now, or None where they are all 1 by nature."""
         gates = None if self.gate is None or not self.numbers else self.gate()
         if self._masked:
-            gates = self.head_mask.to(self.attention.head_matrices()[1].dtype) if gates is None else gates * self.head_mask
+            mask = self.head_mask
+            gates = mask.to(self.attention.head_matrices()[1].dtype) if gates is None else gates * mask
         return gates if gates is None or dtype is None else gates.to(dtype)
 
     def heads(self) -> list[int]:

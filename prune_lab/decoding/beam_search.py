@@ -25,9 +25,9 @@ def beam_search(
     """Keep the `beam_size` best unfinished hypotheses of each sentence and return its best finished one.
 
     At each step the 2E best continuations are taken; those among the first E that end are finished and ranked by
-    log P / ((5 + n) / 6)^alpha with n counting the end mark (Wu 2016, arXiv 1609.08144, eq. 14), the first E others go on.
-    A sentence is done when E of its hypotheses are finished, or when no unfinished one can reach the best finished score
-    within the maximum length. After `max_lengths` tokens the end mark is the only continuation.
+    log P / ((5 + n) / 6)^alpha with n counting the end mark (Wu 2016, arXiv 1609.08144, eq. 14), the first E others
+    go on. A sentence is done when E of its hypotheses are finished, or when no unfinished one can reach the best
+    finished score within the maximum length. After `max_lengths` tokens the end mark is the only continuation.
 
     Args:
         state: the batch, at its start.
@@ -43,7 +43,7 @@ def beam_search(
     """
     search = _Search(state, beam_size, length_penalty, max_lengths, eos_id, forbidden)
     last = torch.full((len(max_lengths), 1), bos_id, device=max_lengths.device)
-    # Every sentence ends at its limit; the bound on the length is for models whose logits are not numbers, which end nowhere.
+    # Every sentence ends at its limit; the bound on the length is for logits that are not numbers, which end nowhere.
     while len(search.alive) and search.length <= search.longest:
         last = search.advance(state.step(last))
         search.drop_finished()
@@ -55,7 +55,13 @@ class _Search:
     """The hypotheses of a batch and the best finished one of each sentence."""
 
     def __init__(
-        self, state: DecodingState, beam_size: int, length_penalty: float, max_lengths: Tensor, eos_id: int, forbidden: list[int]
+        self,
+        state: DecodingState,
+        beam_size: int,
+        length_penalty: float,
+        max_lengths: Tensor,
+        eos_id: int,
+        forbidden: list[int],
     ) -> None:
         device, num = max_lengths.device, len(max_lengths)
         self.state, self.beam_size, self.length_penalty = state, beam_size, length_penalty
@@ -110,7 +116,7 @@ class _Search:
         return totals + self.scores[:, :, None]
 
     def _finish(self, totals: Tensor, parents: Tensor, ends: Tensor) -> None:
-        """Rank the hypotheses that end now among the first E candidates against the best finished one of their sentence."""
+        """Rank the hypotheses that end now, among the first E candidates, against the best one of their sentence."""
         ends = ends & (torch.arange(ends.shape[1], device=ends.device) < self.beam_size)
         ranked = (totals / self.penalty(self.length + 1)).masked_fill(~ends, -torch.inf)
         score, candidate = ranked.max(dim=1)
@@ -123,7 +129,7 @@ class _Search:
 
     def drop_finished(self) -> None:
         """Let the sentences that are done leave the batch; `going` says which rows stayed."""
-        # The longest hypothesis has the largest penalty, hence the best score that a sum of log probabilities can still turn into.
+        # The longest hypothesis has the largest penalty: no sum of log probabilities can turn into a better score.
         reachable = self.scores[:, 0] / self.penalty(self.max_lengths + 1)
         done = (self.num_finished >= self.beam_size) | (reachable <= self.best_scores[self.alive])
         self.going = (~done).nonzero()[:, 0]

@@ -1,7 +1,7 @@
 """Which cached entries belong to which hypothesis.
 
-Every step appends one entry for each hypothesis of a sentence to the caches of the self sites, and entries never move. What a hypothesis may
-see are the entries that it descends from: a boolean table, reordered with the beam.
+Every step appends one entry for each hypothesis of a sentence to the caches of the self sites, and entries never
+move. What a hypothesis may see are the entries that it descends from: a boolean table, reordered with the beam.
 
 Shapes: N sentences, E hypotheses a sentence, S cached entries.
 """

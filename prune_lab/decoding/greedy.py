@@ -13,7 +13,13 @@ from prune_lab.decoding.result import Hypotheses
 
 
 def greedy_search(
-    state: DecodingState, *, max_lengths: Tensor, bos_id: int, eos_id: int, forbidden: list[int], length_penalty: float = 0.0
+    state: DecodingState,
+    *,
+    max_lengths: Tensor,
+    bos_id: int,
+    eos_id: int,
+    forbidden: list[int],
+    length_penalty: float = 0.0,
 ) -> Hypotheses:
     """Follow the most probable token until the end mark, for each sentence on its own.
 

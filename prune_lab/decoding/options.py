@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 LENGTH_PENALTY_FORMULA = "sum log P / ((5 + n) / 6)^alpha, n target tokens with the end mark"
-STOP_RULE = "beam_size hypotheses finished, or no unfinished one can still win; the end mark is forced at the maximum length"
+STOP_RULE = (
+    "beam_size hypotheses finished, or no unfinished one can still win; the end mark is forced at the maximum length"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,8 @@ class DecodingOptions:
     Attributes:
         beam_size: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: alpha of ((5 + n) / 6)^alpha (Wu 2016, arXiv 1609.08144, eq. 14); 0 ranks by the plain sum.
-        max_length_a: the longest hypothesis has a + b * S tokens before its end mark, S source tokens without the end mark.
+        max_length_a: the longest hypothesis has a + b * S tokens before its end mark, S source tokens without the
+            end mark.
         max_length_b: see `max_length_a`.
 
     Raises:
@@ -41,7 +44,9 @@ class DecodingOptions:
             raise ValueError(f"decoding.length_penalty: {self.length_penalty!r}; allowed are numbers from 0")
         if self.max_length_a < 0 or self.max_length_b < 0 or self.max_length_a + self.max_length_b <= 0:
             lengths = f"{self.max_length_a!r} and {self.max_length_b!r}"
-            raise ValueError(f"decoding.max_length_a and max_length_b: {lengths}; allowed are numbers from 0, not both 0")
+            raise ValueError(
+                f"decoding.max_length_a and max_length_b: {lengths}; allowed are numbers from 0, not both 0"
+            )
 
     def to_record(self) -> dict[str, Any]:
         """The settings with the formulas spelled out, for a record."""

@@ -17,7 +17,7 @@ class DecodingState(Protocol):
         """Read the newest token of each hypothesis [N, E] and give the logits of the next one [N, E, V]."""
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis e of a sentence continue hypothesis parents[n, e] of the same sentence ([N, E], or [N, E'] to change their number)."""
+        """Let hypothesis e of sentence n go on from its hypothesis parents[n, e]; [N, E'] may change their number."""
 
     def select(self, sentences: Tensor) -> None:
         """Keep only these sentences (indices [M])."""

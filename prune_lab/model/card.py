@@ -22,16 +22,25 @@ def model_card(model: Transformer) -> str:
         "---",
         "# Encoder-decoder Transformer",
         "",
-        f"{config.encoder_layers}+{config.decoder_layers} layers, width {config.d_model}, feed-forward {config.d_feed_forward}, "
-        f"{num_parameters:,} parameters; {sum(map(len, heads.values()))} of {sum(original.values())} attention heads remain.",
+        f"{config.encoder_layers}+{config.decoder_layers} layers, width {config.d_model}, "
+        f"feed-forward {config.d_feed_forward}, {num_parameters:,} parameters; "
+        f"{sum(map(len, heads.values()))} of {sum(original.values())} attention heads remain.",
         "",
         "| kind of site | remaining heads | of |",
         "|---|---|---|",
     ]
     for kind in KINDS:
         sites = [site for site in heads if kind_of_site(site) == kind]
-        lines.append(f"| {kind} | {sum(len(heads[site]) for site in sites)} | {sum(original[site] for site in sites)} |")
-    lines += ["", "Heads by site, with the numbers that they had in the unpruned model:", "", "| site | heads |", "|---|---|"]
+        lines.append(
+            f"| {kind} | {sum(len(heads[site]) for site in sites)} | {sum(original[site] for site in sites)} |"
+        )
+    lines += [
+        "",
+        "Heads by site, with the numbers that they had in the unpruned model:",
+        "",
+        "| site | heads |",
+        "|---|---|",
+    ]
     lines += [f"| {site} | {', '.join(map(str, numbers)) or 'none'} |" for site, numbers in heads.items()]
     lines += [
         "",

@@ -18,7 +18,15 @@ CHOICES = {
     "positions": ("sinusoidal", "learned", "rotary"),
 }
 VOCABULARIES = ("source_vocab_size", "target_vocab_size")
-SIZES = ("d_model", "encoder_layers", "decoder_layers", "encoder_heads", "decoder_heads", "d_feed_forward", "max_positions")
+SIZES = (
+    "d_model",
+    "encoder_layers",
+    "decoder_layers",
+    "encoder_heads",
+    "decoder_heads",
+    "d_feed_forward",
+    "max_positions",
+)
 RATES = ("dropout", "attention_dropout")
 SWITCHES = ("share_embeddings", "tie_output", "projection_bias", "norm_bias")
 
@@ -120,14 +128,17 @@ class ModelConfig:
         marks = [self.pad_id, self.bos_id, self.eos_id, self.unk_id]
         smallest = min(self.source_vocab_size, self.target_vocab_size)
         if not all(_is_whole(mark, at_least=0) and mark < smallest for mark in marks) or len(set(marks)) < 4:
-            raise ValueError(f"model: pad, bos, eos and unk ids {marks}; allowed are four different ids from 0 to {smallest - 1}")
+            raise ValueError(
+                f"model: pad, bos, eos and unk ids {marks}; allowed are four different ids from 0 to {smallest - 1}"
+            )
 
     def _check_head_dim(self, stack: str) -> None:
         name, heads = f"{stack}_head_dim", getattr(self, f"{stack}_heads")
         if getattr(self, name) is None:
             if self.d_model % heads:
                 raise ValueError(
-                    f"model.d_model: {self.d_model} is not divisible by model.{stack}_heads: {heads}; choose a multiple, or set model.{name}"
+                    f"model.d_model: {self.d_model} is not divisible by model.{stack}_heads: {heads}; "
+                    f"choose a multiple, or set model.{name}"
                 )
             setattr(self, name, self.d_model // heads)
         elif not _is_whole(getattr(self, name), at_least=1):
@@ -142,15 +153,22 @@ class ModelConfig:
         for site, numbers in (heads or {}).items():
             if site not in table:
                 raise ValueError(f"model.heads: site {site!r} is not in this model; it has {', '.join(table)}")
-            is_table = isinstance(numbers, list | tuple) and all(_is_whole(n, at_least=0) and n < len(table[site]) for n in numbers)
+            is_table = isinstance(numbers, list | tuple) and all(
+                _is_whole(n, at_least=0) and n < len(table[site]) for n in numbers
+            )
             if not is_table or list(numbers) != sorted(set(numbers)):
-                raise ValueError(f"model.heads of {site}: {numbers!r}; allowed are ascending numbers from 0 to {len(table[site]) - 1}")
+                raise ValueError(
+                    f"model.heads of {site}: {numbers!r}; "
+                    f"allowed are ascending numbers from 0 to {len(table[site]) - 1}"
+                )
             table[site] = list(numbers)
         return table
 
     def _checked_gates(self, gates: Any) -> dict[str, Any]:
         if not isinstance(gates, Mapping) or "name" not in gates or not set(gates) <= {"name", "kinds", "options"}:
-            raise ValueError(f"model.gates: {gates!r}; allowed are null and a mapping with the keys name, kinds and options")
+            raise ValueError(
+                f"model.gates: {gates!r}; allowed are null and a mapping with the keys name, kinds and options"
+            )
         kinds, options = gates.get("kinds") or KINDS, gates.get("options") or {}
         if not isinstance(kinds, list | tuple) or not all(kind in KINDS for kind in kinds):
             raise ValueError(f"model.gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
@@ -163,7 +181,9 @@ class ModelConfig:
     def sites(self) -> list[str]:
         """The sites in the order in which data passes them."""
         encoder = [f"encoder.{layer}.self" for layer in range(self.encoder_layers)]
-        return encoder + [f"decoder.{layer}.{attention}" for layer in range(self.decoder_layers) for attention in ("self", "cross")]
+        return encoder + [
+            f"decoder.{layer}.{attention}" for layer in range(self.decoder_layers) for attention in ("self", "cross")
+        ]
 
     def original_heads(self) -> dict[str, int]:
         """How many heads each site has in the unpruned model."""

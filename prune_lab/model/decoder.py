@@ -1,6 +1,7 @@
 """The decoder.
 
-Shapes: B batch, T target positions, S source positions, D model width, H heads, N sentences and E hypotheses a sentence while decoding.
+Shapes: B batch, T target positions, S source positions, D model width, H heads, N sentences and E hypotheses a
+sentence while decoding.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.site import AttentionSite
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.feed_forward import FeedForward
 from prune_lab.model.layer import build_feed_forward, build_site
@@ -52,7 +54,7 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))
 
     def freeze_unused(self) -> None:
-        """See `Transformer.freeze_unused`."""
+        """See `freeze_unread`."""
         self.self_residual.freeze_norm_before(self.self_attention)
         self.cross_residual.freeze_norm_before(self.cross_attention)
 
@@ -92,5 +94,5 @@ class Decoder(nn.Module):
 
     def new_caches(self) -> dict[str, Any]:
         """Empty caches of all sites."""
-        sites = [site for layer in self.layers for site in (layer.self_attention, layer.cross_attention)]
+        sites = [module for module in self.modules() if isinstance(module, AttentionSite)]
         return {site.name: site.attention.new_cache() for site in sites}

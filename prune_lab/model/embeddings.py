@@ -15,7 +15,7 @@ from prune_lab.model.dropout import Dropout
 
 
 def sinusoidal_positions(num_positions: int, d_model: int) -> Tensor:
-    """Sine and cosine position vectors (Vaswani 2017, arXiv 1706.03762, section 3.5): [T, D], sines in the even channels."""
+    """Position vectors [T, D], sines in the even channels (Vaswani 2017, arXiv 1706.03762, section 3.5)."""
     positions = torch.arange(num_positions, dtype=torch.float64)[:, None]
     frequencies = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model))
     angles = positions * frequencies
@@ -91,8 +91,14 @@ class Positions(nn.Module):
     def _grow(self, end: int) -> None:
         assert self.table is not None
         if self.kind == "learned":
-            raise ValueError(f"sequence of {end} tokens; this model's learned positions allow {self.max_positions} (model.max_positions)")
+            raise ValueError(
+                f"sequence of {end} tokens; this model's learned positions allow {self.max_positions} "
+                "(model.max_positions)"
+            )
         size = max(end, 2 * self.table.shape[0])
-        # Decoding may be what asks for more. A table made in its inference mode could never be written to again (DDP does that to buffers).
+        # Decoding may be what asks for more. A table made in its inference mode could never be written to again (DDP
+        # does that to buffers).
         with torch.inference_mode(False):
-            self.table = sinusoidal_positions(size, self.table.shape[1]).to(device=self.table.device, dtype=self.table.dtype)
+            self.table = sinusoidal_positions(size, self.table.shape[1]).to(
+                device=self.table.device, dtype=self.table.dtype
+            )

@@ -27,7 +27,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
         self.feed_forward: FeedForward = build_feed_forward(config)
 
-    def forward(self, hidden: Tensor, mask: AttentionMask, head_gates: Mapping[str, Tensor], seen: Observation) -> Tensor:
+    def forward(
+        self, hidden: Tensor, mask: AttentionMask, head_gates: Mapping[str, Tensor], seen: Observation
+    ) -> Tensor:
         """[B, S, D] -> [B, S, D]."""
         site = self.self_attention
         inputs = self.self_residual.enter(hidden)
@@ -36,7 +38,7 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))
 
     def freeze_unused(self) -> None:
-        """See `Transformer.freeze_unused`."""
+        """See `freeze_unread`."""
         self.self_residual.freeze_norm_before(self.self_attention)
 
 
@@ -48,7 +50,9 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config, layer) for layer in range(config.encoder_layers))
         self.norm = nn.LayerNorm(config.d_model, bias=config.norm_bias) if config.norm == "pre" else nn.Identity()
 
-    def forward(self, hidden: Tensor, mask: AttentionMask, head_gates: Mapping[str, Tensor], seen: Observation) -> Tensor:
+    def forward(
+        self, hidden: Tensor, mask: AttentionMask, head_gates: Mapping[str, Tensor], seen: Observation
+    ) -> Tensor:
         """Embedded source [B, S, D] -> memory [B, S, D].
 
         Args:

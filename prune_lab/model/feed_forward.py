@@ -12,7 +12,9 @@ from prune_lab.model.dropout import Dropout
 
 
 class FeedForward(nn.Module):
-    """relu(x W_1 + b_1) W_2 + b_2 (Vaswani 2017, eq. 2), the same with GELU, or (silu(x W_1) * x W_3) W_2 (Shazeer 2020, arXiv 2002.05202, eq. 6).
+    """relu(x W_1 + b_1) W_2 + b_2 (Vaswani 2017, eq. 2), the same with GELU, or (silu(x W_1) * x W_3) W_2.
+
+    The last is SwiGLU (Shazeer 2020, arXiv 2002.05202, eq. 6).
 
     Args:
         d_model: D.

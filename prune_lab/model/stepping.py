@@ -1,6 +1,7 @@
 """Decoding steps of a Transformer, with caches or, as their oracle, without.
 
-Shapes: N sentences, E hypotheses a sentence, S source positions, T target positions so far, D model width, V target vocabulary.
+Shapes: N sentences, E hypotheses a sentence, S source positions, T target positions so far, D model width, V target
+vocabulary.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class CachedState:
         embedded = self._model.embed_target(last_ids, start=position, num=1)
         # Hypotheses of a sentence stand side by side as query positions, so that they share its keys and values.
         self_mask = AttentionMask(self._ancestry.grow())
-        hidden = self._model.decoder(embedded, self._memory, self_mask, self._cross_mask, {}, Observation(), self._caches)
+        hidden = self._model.decoder(
+            embedded, self._memory, self_mask, self._cross_mask, {}, Observation(), self._caches
+        )
         return self._model.project(hidden)
 
     def reorder(self, parents: Tensor) -> None:

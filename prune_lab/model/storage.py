@@ -1,6 +1,7 @@
 """Exports on disk: `config.json`, `model.safetensors`, `tokenizer.json`, `README.md`.
 
-Every file is written beside its place and then moved there, `config.json` last, so that a directory with a `config.json` is whole.
+Every file is written beside its place and then moved there, `config.json` last, so that a directory with a
+`config.json` is whole.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / CONFIG}: {error}") from error
     # The tokenizer is checked before the weights are read: it is the cheaper of the two.
-    tokenizer = Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash) if tokenizer_hash is not None else None
+    tokenizer = (
+        Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash) if tokenizer_hash is not None else None
+    )
     weights = _read_weights(directory / WEIGHTS)
     _check_weights(model, weights, directory / WEIGHTS)
     # Tables that are not stored take the type of the embeddings; gates may have another one than the weights.
@@ -116,7 +119,9 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     try:
         return safetensors.torch.load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path}: not readable as safetensors, perhaps cut short ({path.stat().st_size} bytes; {error})") from error
+        raise ValueError(
+            f"{path}: not readable as safetensors, perhaps cut short ({path.stat().st_size} bytes; {error})"
+        ) from error
 
 
 def _check_weights(model: Transformer, weights: dict[str, torch.Tensor], path: Path) -> None:
@@ -125,7 +130,9 @@ def _check_weights(model: Transformer, weights: dict[str, torch.Tensor], path: P
         if name not in weights:
             raise ValueError(f"{path}: tensor {name!r} of shape {list(shape)} is missing")
         if tuple(weights[name].shape) != shape:
-            raise ValueError(f"{path}: tensor {name!r} has shape {list(weights[name].shape)}; {CONFIG} asks for {list(shape)}")
+            raise ValueError(
+                f"{path}: tensor {name!r} has shape {list(weights[name].shape)}; {CONFIG} asks for {list(shape)}"
+            )
     unknown = sorted(set(weights) - set(wanted))
     if unknown:
         raise ValueError(f"{path}: tensor {unknown[0]!r} is not part of the model that {CONFIG} describes")
@@ -140,7 +147,9 @@ def _download(source: str, hub: dict[str, Any]) -> Path:
     try:
         return Path(snapshot_download(source, allow_patterns=[CONFIG, WEIGHTS, TOKENIZER, CARD], **hub))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        raise FileNotFoundError(f"{source}: no such directory, and not found on the hub ({type(error).__name__})") from error
+        raise FileNotFoundError(
+            f"{source}: no such directory, and not found on the hub ({type(error).__name__})"
+        ) from error
 
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 from torch.nn import functional
 
 from prune_lab.attention.masks import CAUSAL, padding_mask
 from prune_lab.attention.site import AttentionSite
-from prune_lab.decoding.beam_search import beam_search
-from prune_lab.decoding.greedy import greedy_search
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.decoding.result import Hypotheses
 from prune_lab.gates.registry import build_gate
@@ -27,8 +25,9 @@ from prune_lab.model.config import ModelConfig
 from prune_lab.model.decoder import Decoder
 from prune_lab.model.embeddings import Positions, TokenTable
 from prune_lab.model.encoder import Encoder
+from prune_lab.model.freezing import freeze_unread
 from prune_lab.model.observation import Observation
-from prune_lab.model.stepping import CachedState, UncachedState
+from prune_lab.model.search import search_hypotheses
 
 
 class Transformer(nn.Module, PyTorchModelHubMixin):
@@ -45,13 +44,20 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         super().__init__()
         self.config = config = copy.deepcopy(config)
         self.tokenizer: Any | None = None
-        positions = {"kind": config.positions, "d_model": config.d_model, "max_positions": config.max_positions, "dropout": config.dropout}
-        tables = {"d_model": config.d_model, "pad_id": config.pad_id}
-        self.source_table = TokenTable(vocab_size=config.source_vocab_size, **tables)
-        self.target_table = None if config.share_embeddings else TokenTable(vocab_size=config.target_vocab_size, **tables)
-        self.output_table = None if config.tie_output else TokenTable(vocab_size=config.target_vocab_size, **tables)
-        self.source_positions = Positions(**positions)
-        self.target_positions = Positions(**positions)
+        build_table = partial(TokenTable, d_model=config.d_model, pad_id=config.pad_id)
+        build_positions = partial(
+            Positions,
+            kind=config.positions,
+            d_model=config.d_model,
+            max_positions=config.max_positions,
+            dropout=config.dropout,
+        )
+        target_size = config.target_vocab_size
+        self.source_table = build_table(vocab_size=config.source_vocab_size)
+        self.target_table = None if config.share_embeddings else build_table(vocab_size=target_size)
+        self.output_table = None if config.tie_output else build_table(vocab_size=target_size)
+        self.source_positions = build_positions()
+        self.target_positions = build_positions()
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         if config.gates is not None:
@@ -81,7 +87,9 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """[..., D] -> logits [..., V]."""
         return functional.linear(hidden, self.output_weight)
 
-    def encode(self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None) -> Tensor:
+    def encode(
+        self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None
+    ) -> Tensor:
         """Source ids [B, S] -> memory [B, S, D]."""
         mask = padding_mask(source_ids, self.config.pad_id)
         return self.encoder(self.embed_source(source_ids), mask, head_gates or {}, seen or Observation())
@@ -114,44 +122,22 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """Logits [B, T, V] of the token after each target position; see `hidden`."""
         return self.project(self.hidden(source_ids, target_ids, head_gates))
 
-    @torch.inference_mode()
-    def search(self, source_ids: Tensor, options: DecodingOptions, use_cache: bool = True, max_length: int | None = None) -> Hypotheses:
+    def search(
+        self, source_ids: Tensor, options: DecodingOptions, use_cache: bool = True, max_length: int | None = None
+    ) -> Hypotheses:
         """The best hypotheses with their scores, for sources [B, S]; see `DecodingOptions`.
 
         Args:
             source_ids: [B, S].
             options: how to search.
             use_cache: False computes every prefix anew (slow, an oracle for tests).
-            max_length: tokens before the end mark, the same for every sentence; a + b * S of the options when None. With learned
-                positions no hypothesis is longer than these allow.
+            max_length: tokens before the end mark, the same for every sentence; a + b * S of the options when
+                None. With learned positions no hypothesis is longer than these allow.
 
         Raises:
             ValueError: a `max_length` below 1, or a source longer than learned positions allow.
         """
-        if max_length is not None and max_length < 1:
-            raise ValueError(f"max_length: {max_length!r}; allowed are whole numbers from 1")
-        if len(source_ids) == 0:
-            return Hypotheses([], [])
-        modes = {module: module.training for module in self.modules()}
-        self.eval()
-        try:
-            config = self.config
-            lengths = (source_ids != config.pad_id).sum(1) - 1
-            limits = (options.max_length_a + options.max_length_b * lengths).long().clamp(min=1)
-            if max_length is not None:
-                limits = torch.full_like(limits, max_length)
-            if config.positions == "learned":
-                limits = limits.clamp(max=config.max_positions - 1)
-            state = CachedState(self, source_ids) if use_cache else UncachedState(self, source_ids)
-            marks = {"bos_id": config.bos_id, "eos_id": config.eos_id, "forbidden": [config.pad_id, config.bos_id]}
-            if options.beam_size == 1:
-                return greedy_search(state, max_lengths=limits, length_penalty=options.length_penalty, **marks)
-            return beam_search(
-                state, beam_size=options.beam_size, length_penalty=options.length_penalty, max_lengths=limits, **marks
-            )
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
+        return search_hypotheses(self, source_ids, options, use_cache=use_cache, max_length=max_length)
 
     def generate(
         self,
@@ -180,9 +166,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     def attention_sites(self) -> dict[str, AttentionSite]:
         """The sites by name, in the order in which data passes them."""
-        sites = [layer.self_attention for layer in self.encoder.layers]
-        sites += [site for layer in self.decoder.layers for site in (layer.self_attention, layer.cross_attention)]
-        return {site.name: site for site in sites}
+        return {module.name: module for module in self.modules() if isinstance(module, AttentionSite)}
 
     def sites(self) -> list[str]:
         """The names of the sites: ``["encoder.0.self", ...]``."""
@@ -207,17 +191,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         return table
 
     def freeze_unused(self) -> None:
-        """Freeze what no forward pass reads, so that every trainable weight has a gradient: weights without elements, norms that only an
-        empty site would read, and, when no cross site has heads, all that only serves the encoder (its gates aside: a penalty reads them)."""
-        for layer in (*self.encoder.layers, *self.decoder.layers):
-            layer.freeze_unused()
-        unread = [parameter for parameter in self.parameters() if parameter.numel() == 0]
-        if not any(site.numbers for name, site in self.attention_sites().items() if kind_of_site(name) == "decoder.cross"):
-            gates = {id(parameter) for gate in self.gates().values() for parameter in gate.parameters()}
-            only_encoder = [self.encoder, self.source_positions, *([] if self.target_table is None else [self.source_table])]
-            unread += [parameter for module in only_encoder for parameter in module.parameters() if id(parameter) not in gates]
-        for parameter in unread:
-            parameter.requires_grad_(False)
+        """Freeze what no forward pass reads since heads are gone; see `freeze_unread`."""
+        freeze_unread(self)
 
     # Gates
 
@@ -225,7 +200,9 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """The gate modules of the gated sites, by site."""
         return {name: site.gate for name, site in self.attention_sites().items() if site.gate is not None}
 
-    def add_gates(self, name: str = "hard_concrete", kinds: Iterable[str] = KINDS, options: Mapping[str, Any] | None = None) -> None:
+    def add_gates(
+        self, name: str = "hard_concrete", kinds: Iterable[str] = KINDS, options: Mapping[str, Any] | None = None
+    ) -> None:
         """Put a gate on every head of the sites of these kinds, in place; gates that are there already are replaced.
 
         Raises:
@@ -239,13 +216,14 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         self.freeze_unused()
 
     def _build_gates(self, gates: Mapping[str, Any]) -> None:
-        build = {site: kind_of_site(name) in gates["kinds"] for name, site in self.attention_sites().items()}
-        built = {
-            site: build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"])) if wanted else None
-            for site, wanted in build.items()
-        }
-        for site, gate in built.items():
-            site.gate = None if gate is None else gate.to(self.source_table.weight.device).train(self.training)
+        # All are built before the first is put in its place: a wrong option changes nothing.
+        built = {}
+        for name, site in self.attention_sites().items():
+            if kind_of_site(name) in gates["kinds"]:
+                gate = build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"]))
+                built[name] = gate.to(self.source_table.weight.device).train(self.training)
+        for name, site in self.attention_sites().items():
+            site.gate = built.get(name)
         self.config.gates = dict(gates)
 
     def remove_gates(self) -> None:
@@ -266,10 +244,10 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         other.tokenizer = tokenizer
         return other
 
-    def save_pretrained(  # type: ignore[override]
+    def save_pretrained(
         self, save_directory: str | Path, *, push_to_hub: bool = False, repo_id: str | None = None, **hub: Any
     ) -> str | None:
-        """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` when the model has its tokenizer.
+        """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` if the model has one.
 
         Args:
             save_directory: made if needed.
@@ -286,7 +264,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         return self.push_to_hub(repo_id or Path(save_directory).name, **hub) if push_to_hub else None
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> Transformer:  # type: ignore[override]
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **hub: Any) -> Transformer:
         """Read an export from a directory, or download one from the hub by its id.
 
         Raises:

@@ -1,7 +1,8 @@
 """Masking and removing heads. Both return a new model and leave the one they were given as it was.
 
-`prune_heads(model, mask)` computes the same function as `mask_heads(model, mask)` with fewer weights: a head's output reaches the rest of the
-model only through its own columns of W_O, so a head that contributes zero and a head that is not there are the same.
+`prune_heads(model, mask)` computes the same function as `mask_heads(model, mask)` with fewer weights: a head's output
+reaches the rest of the model only through its own columns of W_O, so a head that contributes zero and a head that is
+not there are the same.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
 
 @torch.no_grad()
 def fold_gates(model: Transformer) -> Transformer:
-    """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation, fractions included.
+    """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation.
 
     Heads whose gate is exactly 0 are masked in the copy, so that they stay closed and count as gone.
     """
@@ -62,7 +63,9 @@ def fold_gates(model: Transformer) -> Transformer:
 
 
 def fold_fractions(model: Transformer) -> Transformer:
-    """A copy without gates whose output weights carry the fractions clip(sigmoid(log_a)*(zeta-gamma)+gamma, 0, 1) of trained hard concrete gates.
+    """A copy without gates whose output weights carry the fractions of its hard concrete gates, as published.
+
+    The fractions are clip(sigmoid(log_a)*(zeta-gamma)+gamma, 0, 1), whatever the gates' own evaluation rule.
 
     Raises:
         ValueError: the model has no gates with fractions.

@@ -1,0 +1,75 @@
+"""Searching translations with a model: its limits, its mode, and the choice between greedy and beam search.
+
+Shapes: B batch, S source positions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from prune_lab.decoding.beam_search import beam_search
+from prune_lab.decoding.greedy import greedy_search
+from prune_lab.decoding.options import DecodingOptions
+from prune_lab.decoding.result import Hypotheses
+from prune_lab.model.stepping import CachedState, UncachedState
+
+if TYPE_CHECKING:
+    from prune_lab.model.transformer import Transformer
+
+
+@torch.inference_mode()
+def search_hypotheses(
+    model: Transformer, source_ids: Tensor, options: DecodingOptions, *, use_cache: bool, max_length: int | None
+) -> Hypotheses:
+    """See `Transformer.search`; every module is in evaluation mode meanwhile, and in its own mode afterwards."""
+    if max_length is not None and max_length < 1:
+        raise ValueError(f"max_length: {max_length!r}; allowed are whole numbers from 1")
+    if len(source_ids) == 0:
+        return Hypotheses([], [])
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        return _search(model, source_ids, options, use_cache, _limits(model, source_ids, options, max_length))
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def _limits(model: Transformer, source_ids: Tensor, options: DecodingOptions, max_length: int | None) -> Tensor:
+    """Tokens allowed before the end mark [B]."""
+    config = model.config
+    lengths = (source_ids != config.pad_id).sum(1) - 1
+    limits = (options.max_length_a + options.max_length_b * lengths).long().clamp(min=1)
+    if max_length is not None:
+        limits = torch.full_like(limits, max_length)
+    # The begin mark takes one of the learned positions.
+    return limits.clamp(max=config.max_positions - 1) if config.positions == "learned" else limits
+
+
+def _search(
+    model: Transformer, source_ids: Tensor, options: DecodingOptions, use_cache: bool, limits: Tensor
+) -> Hypotheses:
+    config = model.config
+    forbidden = [config.pad_id, config.bos_id]
+    state = CachedState(model, source_ids) if use_cache else UncachedState(model, source_ids)
+    if options.beam_size == 1:
+        return greedy_search(
+            state,
+            length_penalty=options.length_penalty,
+            max_lengths=limits,
+            bos_id=config.bos_id,
+            eos_id=config.eos_id,
+            forbidden=forbidden,
+        )
+    return beam_search(
+        state,
+        beam_size=options.beam_size,
+        length_penalty=options.length_penalty,
+        max_lengths=limits,
+        bos_id=config.bos_id,
+        eos_id=config.eos_id,
+        forbidden=forbidden,
+    )
