@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory, keys_of_command, keys_of_groups
+from prune_lab.commands.known_keys import VERSION_BASE, checked_additions, known_keys
 from prune_lab.commands.logs import console, log
 from prune_lab.commands.naming import key_of
 from prune_lab.commands.run_directory import (
@@ -35,8 +36,6 @@ from prune_lab.commands.run_directory import (
     opened,
     remove_empty,
 )
-
-_VERSION_BASE = "1.3"
 
 
 def command(
@@ -75,7 +74,7 @@ class Command:
         self._failures = []
         sweep = Path(_sweep_directory(self.name))
         missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
-        main = hydra.main(version_base=_VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
+        main = hydra.main(version_base=VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
         try:
             with console():
                 main(self.job)()
@@ -117,16 +116,17 @@ class Command:
 
     def _run(self, composed: DictConfig, overrides: list[str], sweep: Path | None) -> None:
         config: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-        if self.check is not None:
-            self.check(config)
-        if not self.writes_directory:
-            self.run(config)
-            return
+        with checked_additions(self.name, overrides):
+            if self.check is not None:
+                self.check(config)
+            if not self.writes_directory:
+                self.run(config)
+                return
         if sweep is None:
             directory = directory_of_run(self.name, config["output"], overrides)
         else:
             directory = directory_of_job(sweep, config["output"], overrides)
-        with opened(directory, self.name, config):
+        with opened(directory, self.name, config), checked_additions(self.name, overrides):
             self.run(config, directory)
 
     def _end(self, show_all: bool) -> NoReturn:
@@ -138,20 +138,9 @@ class Command:
         elif show_all or not are_users:
             message = "".join(traceback.format_exception(errors[0])).rstrip()
         else:
-            message = one_line(errors[0], self._known_keys)
+            message = one_line(errors[0], lambda: known_keys(self.name, sys.argv[1:]))
         print(f"prune-lab-{self.name}: {message}" if jobs or are_users else message, file=sys.stderr)
         sys.exit(2 if are_users else 1)
-
-    def _known_keys(self) -> Iterable[str]:
-        directory = config_directory()
-        chosen = [override for override in sys.argv[1:] if (directory / key_of(override)).is_dir()]
-        for overrides in (chosen, []):
-            try:
-                with hydra.initialize_config_dir(version_base=_VERSION_BASE, config_dir=str(directory)):
-                    return [*_keys(hydra.compose(config_name=self.name, overrides=overrides))]
-            except Exception:  # the choices may be what is wrong
-                continue
-        return []
 
 
 def _sweep_directory(name: str) -> str:
@@ -172,12 +161,3 @@ def _remove_unstarted(sweep: Path, missing: list[Path]) -> None:
     if missing and sweep.is_dir() and [path.name for path in sweep.iterdir()] == [SWEEP_FILE]:
         (sweep / SWEEP_FILE).unlink()
     remove_empty(missing)
-
-
-def _keys(config: DictConfig, prefix: str = "") -> Iterable[str]:
-    for key in map(str, config):
-        node = None if OmegaConf.is_missing(config, key) else config._get_node(key)
-        if isinstance(node, DictConfig) and not node._is_none() and len(node):
-            yield from _keys(node, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"

@@ -82,17 +82,17 @@ def _unknown_key(key: str, known: list[str]) -> str:
     depth = parent.count(".") + 1 if parent else 0
     inside = [name for name in known if not parent or name.startswith(f"{parent}.")]
     allowed = dict.fromkeys(name.split(".")[depth] for name in inside)
-    where = f"in {parent}: " if parent else ""
-    return f"unknown key {key}{_suggested(key, known)}" + (
-        f"; allowed are {where}{', '.join(allowed)}" if allowed else ""
-    )
+    message = f"unknown key {key}{_suggested(key, known)}"
+    return message + (f"; allowed{f' in {parent}' if parent else ''} are {', '.join(allowed)}" if allowed else "")
 
 
 def _suggested(word: str, known: Iterable[Any]) -> str:
-    names = [str(name) for name in known]
-    last = word.rpartition(".")[2]
-    near = [name for name in names if name != last and name.rpartition(".")[2] == last]
-    near += [name for name in difflib.get_close_matches(word, names) if name not in near]
+    """Names that end like the word, those beside it first."""
+    parent, _, last = word.rpartition(".")
+    names = {str(name): str(name).rpartition(".") for name in known}
+    alike = difflib.get_close_matches(last, {end for _, _, end in names.values()}, cutoff=0.65)
+    near = [name for end in alike for name, parts in names.items() if parts[2] == end]
+    near.sort(key=lambda name: names[name][0] != parent)
     return f" (did you mean {' or '.join(near[:3])}?)" if near else ""
 
 

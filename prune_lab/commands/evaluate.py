@@ -10,6 +10,7 @@ from prune_lab.commands.logs import log
 from prune_lab.commands.settings import BATCH, SPEED, decoding_options, model_source, whole_numbers
 from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import load_splits
+from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
 from prune_lab.results.record import FILE_NAME, Record
 
@@ -25,6 +26,7 @@ def check(config: dict[str, Any]) -> None:
     splits = load_splits(config["data"], check=(split,))
     if split not in splits.available:
         raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
+    bleu_metric(tokenize=splits.score_tokenize)
     model_source(config["export"])
     decoding_options(config["decoding"])
     whole_numbers(config["batch"], "batch", BATCH)

@@ -18,12 +18,13 @@ def check(config: dict[str, Any]) -> None:
 def run(config: dict[str, Any], directory: Path) -> None:
     """Collects the records and writes the report."""
     from prune_lab.results.collect import collect
-    from prune_lab.results.report import write_report
 
     paths = run_directories(config)
     records = collect(paths)
     if not records:
         raise ValueError(f"runs: no record.json in or below {', '.join(map(str, paths))}; a finished run leaves one")
+    from prune_lab.results.report import write_report
+
     title = {"title": config["title"]} if config["title"] is not None else {}
     page = write_report(records, directory, **title)
     num_failed = sum(not record.complete for record in records)

@@ -16,7 +16,7 @@ from prune_lab.evaluation.device import choose_device
 from prune_lab.evaluation.efficiency import measure_decoding
 from prune_lab.evaluation.environment import hardware, versions
 from prune_lab.evaluation.generate import MAX_SENTENCES, MAX_SOURCE_TOKENS, translate_lines
-from prune_lab.evaluation.scoring import Scores, score
+from prune_lab.evaluation.scoring import Scores, bleu_metric, score
 from prune_lab.evaluation.significance import paired_bootstrap
 from prune_lab.model.storage import WEIGHTS, load_export, weights_hash
 from prune_lab.model.transformer import Transformer
@@ -97,7 +97,11 @@ def evaluate(
         speed: arguments of `measure_decoding`; not measured when None, nor for a masked model.
         max_sentences: most sentences of a batch.
         max_source_tokens: longer lines are cut.
+
+    Raises:
+        ValueError: a model without a tokenizer, or a setting out of range.
     """
+    bleu_metric(tokenize=splits.score_tokenize)  # not after an hour of decoding
     started, clock = datetime.now(UTC), _Clock()
     hypotheses = translate_lines(
         model, corpus.sources, options, max_sentences=max_sentences, max_source_tokens=max_source_tokens

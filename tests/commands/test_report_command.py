@@ -1,0 +1,78 @@
+"""prune-lab-report: one page of any set of runs."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prune_lab.results.record import Record
+
+Run = Callable[..., Any]
+
+
+def record(heads: int, **changes: Any) -> Record:
+    values: dict[str, Any] = {
+        "method": "unpruned" if heads == 8 else "gradient",
+        "seed": 1,
+        "state": "unpruned" if heads == 8 else "pruned",
+        "remaining_heads": heads,
+        "total_heads": 8,
+        "bleu": 20.0 + heads,
+        "bleu_signature": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0",
+        "num_sentences": 10,
+        "test_set": {"name": "made up", "references_hash": "ab"},
+        "decoding_kind": "beam",
+    }
+    return Record(**{**values, **changes})
+
+
+@pytest.fixture
+def runs(folder: Path) -> Path:
+    record(8).save(folder / "base")
+    for heads in (6, 4, 2):
+        record(heads).save(folder / "sweep" / "seed" / str(heads))
+    Record(method="random", seed=1, status="failed", reason="RuntimeError: no memory").save(folder / "sweep" / "last")
+    return folder
+
+
+def test_a_report_of_several_directories(run: Run, runs: Path) -> None:
+    found = run("report", "runs=[base,sweep]", "output=page", "title=Two runs")
+    assert (found.status, found.err) == (0, "")
+    assert found.out == "4 models evaluated, 1 failed\nreport: page/report.html\n"
+    assert "<h1>Two runs</h1>" in Path("page/report.html").read_text(encoding="utf-8")
+    with open("page/results.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["remaining_heads"] for row in rows if row["status"] == "complete"] == ["8", "6", "4", "2"]
+    assert {"report.html", "curve.png", "curve.pdf", "results.csv", "results.json"} <= {
+        path.name for path in Path("page").iterdir()
+    }
+
+
+def test_a_single_directory_and_a_name_of_its_own(run: Run, runs: Path) -> None:
+    found = run("report", "runs=base")
+    assert found.status == 0
+    path = Path(found.out.splitlines()[-1].removeprefix("report: "))
+    assert path.is_file() and path.parts[:3] == ("outputs", "report", path.parts[2])
+    assert path.parts[2].startswith("runs-base_")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs=nothing"], "runs: nothing does not exist; allowed are run, multirun and study directories"),
+        (["runs=[base,nothing]"], "runs: nothing does not exist"),
+        (["runs=[]"], "runs: []; allowed is a list of directories, runs=[DIR,DIR]"),
+        (["runs=3"], "runs: 3; allowed is a list of directories, runs=[DIR,DIR]"),
+        (["runs=empty"], "runs: no record.json in or below empty; a finished run leaves one"),
+        (["runs=base,sweep"], "runs=base,sweep: more than one value; write runs=[base,sweep] for a list"),
+        ([], "runs is not set; give it as runs=VALUE (see --help)"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong(run: Run, runs: Path, arguments: list[str], message: str) -> None:
+    Path("empty").mkdir()
+    before = sorted(runs.rglob("*"))
+    assert run("report", *arguments).refused().startswith(f"prune-lab-report: {message}")
+    assert sorted(runs.rglob("*")) == before
