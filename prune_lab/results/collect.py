@@ -7,11 +7,11 @@ import io
 import json
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.curves import panels
+from prune_lab.results.curves import is_reference, panels
 from prune_lab.results.files import relative_path, write_atomically
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 
@@ -98,9 +98,9 @@ def collect(directories: Iterable[str | os.PathLike[str]] | str | os.PathLike[st
 
 
 def order(record: Record) -> tuple[bool, str, int, int, str]:
-    """Sort key: the unpruned model, then methods by name; within one, most heads first, then seeds."""
+    """Sort key: the unpruned models, then methods by name; within one, most heads first, then seeds."""
     heads = -1 if record.remaining_heads is None else record.remaining_heads
-    return (record.state != "unpruned", record.method, -heads, record.seed, record.point)
+    return (not is_reference(record), record.method, -heads, record.seed, record.point)
 
 
 def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
@@ -109,6 +109,11 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
     low, high = speed.get("spread") or (None, None)
     values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
     values |= {name: record.settings.get(name) for name in COLUMNS if name not in values}
+    criterion, selection = record.settings.get("criterion"), record.settings.get("selection")
+    if isinstance(criterion, Mapping):
+        values["criterion"] = criterion.get("name")
+    if isinstance(selection, Mapping):
+        values["scope"] = selection.get("scope")
     return values | {
         "label": record.name,
         "seconds": sum(record.seconds.values()) if record.seconds else None,

@@ -11,6 +11,9 @@ from typing import Any
 from prune_lab.results.record import Record
 
 UNPRUNED = "unpruned"
+# The methods whose models are what others are compared with: the base, and the base that was trained on for as long as
+# the others. What another method left unpruned, such as gates that all stayed open, is a point of that method.
+UNPRUNED_METHODS = (UNPRUNED, "base")
 # Settings that change how fast a hypothesis is found, not which one.
 _SPEED_ONLY = ("batch", "batch_size", "batch_sentences", "batch_tokens", "max_tokens", "use_cache")
 
@@ -137,8 +140,8 @@ class Panel:
 
     Attributes:
         setting: What the scores have in common.
-        unpruned: The unpruned models, one point for each method of making one; the best comes first, and is what
-            pruned models are measured against, so that a base model that was trained for less does not flatter them.
+        unpruned: The unpruned models. The first is what pruned models are measured against: the one that was trained
+            for as long as they were (`unpruned`), or else the base.
         lines: The curves of the methods.
     """
 
@@ -181,6 +184,11 @@ class Panel:
         }
 
 
+def is_reference(record: Record) -> bool:
+    """Whether a record is of a model that others are compared with."""
+    return record.state == UNPRUNED and record.method in UNPRUNED_METHODS
+
+
 def line_name(record: Record) -> str:
     """The curve a record is on: its method. Masked models are the same function, but are told apart."""
     return f"{record.method} (masked)" if record.state == "masked" else record.method
@@ -210,7 +218,7 @@ def method_order(name: str) -> tuple[int, str]:
 def _panel(setting: Comparable, records: Sequence[Record]) -> Panel:
     points: dict[tuple[bool, str, str], list[Record]] = {}
     for record in records:
-        unpruned = record.state == UNPRUNED
+        unpruned = is_reference(record)
         key = record.method if unpruned else record.point
         points.setdefault((unpruned, line_name(record), key), []).append(record)
     lines: dict[str, list[Point]] = {}
@@ -223,7 +231,7 @@ def _panel(setting: Comparable, records: Sequence[Record]) -> Panel:
             lines.setdefault(name, []).append(point)
     return Panel(
         setting=setting,
-        unpruned=tuple(sorted(unpruned_points, key=lambda point: -point.bleu.mean)),
+        unpruned=tuple(sorted(unpruned_points, key=lambda point: UNPRUNED_METHODS.index(point.line))),
         lines=tuple(
             Line(name, tuple(sorted(lines[name], key=lambda point: point.heads)))
             for name in sorted(lines, key=method_order)

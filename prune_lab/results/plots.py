@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -20,6 +21,8 @@ from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 NEAR = 0.5
 _ZOOM = 3.0
 _MAX_COLUMNS = 3
+# Letters of the small titles that fit above a chart of the full width.
+_CAPTION_WIDTH = 100
 
 
 def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure:
@@ -105,7 +108,7 @@ def speed(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyl
         axes = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
         for axis, (conditions, members) in zip(axes, groups.items(), strict=True):
             frame(axis, panel.setting.total_heads, theme)
-            title(axis, conditions, theme, quiet=True)
+            title(axis, textwrap.fill(conditions, _CAPTION_WIDTH), theme, quiet=True)
             axis.set_xlabel("remaining heads")
             axis.set_ylabel("sentences per second")
             for measured in members:

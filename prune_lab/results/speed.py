@@ -6,8 +6,9 @@ Nothing here is computed from the number of heads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from prune_lab.results.curves import Panel, line_name
+from prune_lab.results.curves import Panel, is_reference, line_name
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"
@@ -36,7 +37,7 @@ class Speed:
         low: Lower end of the spread, None if not recorded.
         high: Upper end of the spread.
         conditions: What it was measured with, in words.
-        unpruned: Whether it belongs to an unpruned model.
+        unpruned: Whether it belongs to an unpruned model that others are compared with.
     """
 
     line: str
@@ -60,12 +61,16 @@ def speed_of(record: Record) -> Speed | None:
         low=low,
         high=high,
         conditions=", ".join(
-            f"{name.replace('_', ' ')} {record.speed[name]}"
+            f"{name.replace('_', ' ')} {_short(record.speed[name])}"
             for name in _CONDITIONS
             if record.speed.get(name) is not None
         ),
-        unpruned=record.state == "unpruned",
+        unpruned=is_reference(record),
     )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def speeds(panel: Panel) -> list[Speed]:

@@ -114,3 +114,14 @@ def test_the_json_holds_records_and_curves(tmp_path, study_records, write_study)
     assert random["seeds"] == [1, 2, 3] and random["bleu"]["num"] == 3 and random["bleu"]["std"] > 0
     assert (tmp_path / data["records"][0]["export"]).is_dir()
     assert Record.from_dict(data["records"][0]).method == "unpruned"
+
+
+def test_criterion_and_scope_are_names_also_where_their_settings_are_recorded(record):
+    settings = {
+        "criterion": {"name": "gradient", "absolute": "sentence", "normalise": False},
+        "selection": {"scope": "per_kind", "floor": 1},
+    }
+    found = row(record(settings=settings), ".")
+    assert (found["criterion"], found["scope"]) == ("gradient", "per_kind")
+    gates = row(record(settings={"selection": {"rule": "keep_rule"}}), ".")
+    assert (gates["criterion"], gates["scope"]) == (None, None)

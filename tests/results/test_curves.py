@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 from prune_lab.results.curves import Statistic, panels
+from prune_lab.results.speed import speeds
 
 
 def test_mean_and_sample_deviation():
@@ -75,14 +76,29 @@ def test_a2_masked_models_are_a_line_of_their_own(record):
     assert [line.name for line in panel.lines] == ["gradient", "gradient (masked)"]
 
 
-def test_differences_are_from_the_best_unpruned_model(record):
-    short = record("unpruned", 48, bleu=37.0)
-    longer = record("unpruned+updates", 48, bleu=38.5)
-    (panel,) = panels([short, longer, record(bleu=38.0)])
-    assert panel.reference is not None and panel.reference.line == "unpruned+updates"
+@pytest.mark.parametrize("base_bleu", [37.0, 39.0])
+def test_differences_are_from_the_model_that_was_trained_for_as_long(record, base_bleu):
+    base = record("base", 48, bleu=base_bleu)
+    (panel,) = panels([base, record("unpruned", 48, bleu=38.5), record(bleu=38.0)])
+    assert [point.line for point in panel.unpruned] == ["unpruned", "base"]
     assert panel.difference(panel.points[0]) == pytest.approx(-0.5)
+    (alone,) = panels([base, record(bleu=38.0)])
+    assert alone.reference is not None and alone.reference.line == "base"
     (without,) = panels([record()])
     assert without.reference is None and without.difference(without.points[0]) is None
+
+
+def test_gates_that_all_stayed_open_are_a_point_of_their_method(record):
+    """They are unpruned, and yet nothing that other points are measured from."""
+    settings = {"point": "weight 0.001", "penalty_weight": 0.001}
+    still_whole = record("hard_concrete", 48, settings=settings, bleu=39.5)
+    (panel,) = panels([record("unpruned", 48), still_whole, record("hard_concrete", 24)])
+    assert [point.line for point in panel.unpruned] == ["unpruned"]
+    (line,) = panel.lines
+    assert [point.heads for point in line.points] == [24, 48]
+    assert [speed.unpruned for speed in speeds(panel)] == [True, False, False]
+    (alone,) = panels([still_whole])
+    assert alone.reference is None and len(alone.points) == 1
 
 
 def test_the_short_signature_says_what_matters(record):

@@ -70,6 +70,17 @@ def test_figures_without_data_are_left_out(record):
     assert plots.speed(panel_of(record("unpruned", 48), record(speed=other))) is None, "measured otherwise"
 
 
+def test_the_conditions_of_a_speed_fit_above_its_chart(record):
+    speed = {**record().speed, "num_sentences": 128, "source_length": 14.59375, "device_name": "x" * 40}
+    panel = panel_of(*(record(name, heads, speed=speed) for name, heads in (("unpruned", 48), ("gradient", 24))))
+    figure = plots.speed(panel)
+    render(figure, "png", dpi=100)
+    (axis,) = figure.axes
+    title = axis._left_title  # not reachable otherwise
+    assert "source length 14.59," in title.get_text().replace("\n", " ")
+    assert title.get_window_extent().x1 < figure.bbox.x1
+
+
 def test_png_and_pdf_are_valid(tmp_path, record):
     figure = plots.curve(panel_of(record("unpruned", 48), record(bleu=38.0)))
     png = save_figure(figure, tmp_path / "curve.png")
