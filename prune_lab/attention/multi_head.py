@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from prune_lab.attention.cache import FixedCache, GrowingCache
 from prune_lab.attention.contract import Attention, AttentionOutput, HeadRoles
 from prune_lab.attention.core import attend
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.positions import rotate
+from prune_lab.attention.products import linear
 
 
 class MultiHeadAttention(Attention):
@@ -101,7 +101,7 @@ class MultiHeadAttention(Attention):
         elif gates is not None:
             heads = heads * (gates[..., None, None] if gates.dim() == 2 else gates[..., None])
         joined = heads.transpose(1, 2).flatten(2)
-        return AttentionOutput(functional.linear(joined, weight, self.output.bias), weights)
+        return AttentionOutput(linear(joined, weight, self.output.bias), weights)
 
     def _project(
         self, query: Tensor, key_value: Tensor, cache: GrowingCache | FixedCache | None
@@ -132,7 +132,7 @@ class MultiHeadAttention(Attention):
         weights: list[Tensor] = [projection.weight for projection in projections]
         biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
         weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-        joined = functional.linear(inputs, weight, torch.cat(biases) if biases else None)
+        joined = linear(inputs, weight, torch.cat(biases) if biases else None)
         split = joined.unflatten(-1, (len(projections), self.num_heads, self.head_dim))
         return [part.transpose(1, 2) for part in split.unbind(2)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+from prune_lab.attention.products import Linear
 from prune_lab.model.dropout import Dropout
 
 
@@ -27,9 +28,9 @@ class FeedForward(nn.Module):
     def __init__(self, *, d_model: int, d_feed_forward: int, activation: str, bias: bool, dropout: float) -> None:
         super().__init__()
         self.activation = activation
-        self.inner = nn.Linear(d_model, d_feed_forward, bias=bias)
-        self.gate = nn.Linear(d_model, d_feed_forward, bias=bias) if activation == "swiglu" else None
-        self.outer = nn.Linear(d_feed_forward, d_model, bias=bias)
+        self.inner = Linear(d_model, d_feed_forward, bias=bias)
+        self.gate = Linear(d_model, d_feed_forward, bias=bias) if activation == "swiglu" else None
+        self.outer = Linear(d_feed_forward, d_model, bias=bias)
         self.dropout = Dropout(dropout)
         for module in (self.inner, self.gate, self.outer):
             if module is not None:

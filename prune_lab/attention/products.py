@@ -1,0 +1,94 @@
+"""Matrix products of linear layers, on request in bfloat16 while a model trains on the CPU.
+
+Processors with bfloat16 instructions multiply such matrices at about twice the rate of float32 ones. Autocast would use
+the type for everything, and the rest (attention, norms, sums) is slower in it; here only the factors of the products
+are rounded, and weights, gradients and all else stay in float32. Results then differ from those in float32 in the third
+digit, so it is a setting, off by default and part of the record.
+
+Shapes: N rows, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+PRODUCTS = ("float32", "bfloat16")
+_reduced: ContextVar[bool] = ContextVar("reduced", default=False)
+
+
+@contextmanager
+def products_in(kind: str) -> Iterator[None]:
+    """Linear layers multiply in this type inside the context.
+
+    Args:
+        kind: `float32` changes nothing; `bfloat16` applies to float32 tensors on the CPU.
+
+    Raises:
+        ValueError: another kind.
+    """
+    if kind not in PRODUCTS:
+        raise ValueError(f"training.products: {kind!r}; allowed are {', '.join(PRODUCTS)}")
+    token = _reduced.set(kind == "bfloat16")
+    try:
+        yield
+    finally:
+        _reduced.reset(token)
+
+
+def product_type(factor: Tensor) -> torch.dtype:
+    """The type that products with `factor` run in now: that of autocast, that of `products_in`, or its own."""
+    device = factor.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    reduced = _reduced.get() and device == "cpu" and factor.dtype == torch.float32
+    return torch.bfloat16 if reduced else factor.dtype
+
+
+def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """inputs W^T + b: [..., I] -> [..., O], with the product in the type in force."""
+    if _reduced.get() and product_type(inputs) != inputs.dtype and not torch.is_autocast_enabled(inputs.device.type):
+        return _ReducedLinear.apply(inputs, weight, bias)
+    return functional.linear(inputs, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` whose product follows `products_in`."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """[..., I] -> [..., O]."""
+        return linear(inputs, self.weight, self.bias)
+
+
+class _ReducedLinear(torch.autograd.Function):
+    """The product and those of its gradients with factors in bfloat16; inputs, outputs and gradients are float32."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows, matrix = inputs.reshape(-1, inputs.shape[-1]).bfloat16(), weight.bfloat16()
+        ctx.save_for_backward(rows, matrix)
+        ctx.shape = inputs.shape
+        outputs = (rows @ matrix.T).float()
+        if bias is not None:
+            outputs += bias
+        return outputs.view(*inputs.shape[:-1], weight.shape[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        rows, matrix = ctx.saved_tensors
+        need_inputs, need_weight, need_bias = ctx.needs_input_grad
+        exact = gradient.reshape(-1, gradient.shape[-1])
+        rounded = exact.bfloat16()
+        return (
+            (rounded @ matrix).float().view(ctx.shape) if need_inputs else None,
+            (rounded.T @ rows).float() if need_weight else None,
+            exact.sum(0) if need_bias else None,
+        )
