@@ -55,5 +55,6 @@ def test_no_gradient_is_made_for_what_is_frozen() -> None:
 
 
 def test_an_unknown_type_is_an_error() -> None:
-    with pytest.raises(ValueError, match="training.products: 'int8'; allowed are float32, bfloat16"), products_in("int8"):
+    allowed = "training.products: 'int8'; allowed are float32, bfloat16"
+    with pytest.raises(ValueError, match=allowed), products_in("int8"):
         pass
