@@ -1,35 +1,61 @@
-"""Training batches for Lightning: one endless stream of updates, each a window of batches, that starts where a resumed run stopped."""
+"""Training batches for Lightning: one endless stream of updates, each a window of batches.
+
+The stream starts where a resumed run stopped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from prune_lab.data.batching import Batch, EncodedCorpus, TokenBatches
 
 
-class UpdateStream(IterableDataset[list[Batch]]):
+@dataclass(kw_only=True)
+class Window:
+    """The batches of one update.
+
+    Args:
+        batches: as many as the accumulation says.
+        num_target_tokens: tokens to predict in all of them, counted where the batches were made, so that nobody has to
+            ask the device for it.
+    """
+
+    batches: list[Batch]
+    num_target_tokens: int
+
+    def to(self, device: torch.device | str) -> Window:
+        """The same window on a device; a GPU that still works on the last update is not waited for."""
+        overlap = torch.device(device).type == "cuda"
+        batches = [batch.to(device, non_blocking=overlap) for batch in self.batches]
+        return Window(batches=batches, num_target_tokens=self.num_target_tokens)
+
+    def pin_memory(self) -> Window:
+        """The same window in page-locked memory."""
+        return Window(batches=[batch.pin_memory() for batch in self.batches], num_target_tokens=self.num_target_tokens)
+
+
+class UpdateStream(IterableDataset[Window]):
     """Windows of `accumulate` batches, epoch after epoch, without end.
 
     Args:
         batches: the batches of this rank.
         accumulate: batches in one update.
-
-    Attributes:
         start_update: the update to begin with, counted from 0; everything before it is skipped without being built.
     """
 
-    def __init__(self, batches: TokenBatches, accumulate: int = 1) -> None:
-        if accumulate < 1:
-            raise ValueError(f"training.accumulate: {accumulate}; allowed are whole numbers from 1")
+    def __init__(self, batches: TokenBatches, accumulate: int = 1, start_update: int = 0) -> None:
+        _check_accumulate(accumulate)
         self.batches = batches
         self.accumulate = accumulate
-        self.start_update = 0
+        self.start_update = start_update
 
-    def __iter__(self) -> Iterator[list[Batch]]:
+    def __iter__(self) -> Iterator[Window]:
         epoch, start = divmod(self.start_update * self.accumulate, len(self.batches))
         window: list[Batch] = []
         while True:
@@ -37,7 +63,7 @@ class UpdateStream(IterableDataset[list[Batch]]):
             for batch in self.batches:
                 window.append(batch)
                 if len(window) == self.accumulate:
-                    yield window
+                    yield Window(batches=window, num_target_tokens=sum(part.num_target_tokens for part in window))
                     window = []
             epoch, start = epoch + 1, 0
 
@@ -51,10 +77,16 @@ class TranslationData(pl.LightningDataModule):
         seed: for the order of the data.
         accumulate: batches in one update.
         pin_memory: keep batches in page-locked memory (for GPUs).
+
+    Raises:
+        ValueError: an `accumulate` below 1.
     """
 
-    def __init__(self, corpus: EncodedCorpus, *, max_tokens: int, seed: int = 0, accumulate: int = 1, pin_memory: bool = False) -> None:
+    def __init__(
+        self, corpus: EncodedCorpus, *, max_tokens: int, seed: int = 0, accumulate: int = 1, pin_memory: bool = False
+    ) -> None:
         super().__init__()
+        _check_accumulate(accumulate)
         self.corpus = corpus
         self.max_tokens = max_tokens
         self.seed = seed
@@ -62,18 +94,19 @@ class TranslationData(pl.LightningDataModule):
         self.pin_memory = pin_memory
         self._start_update = 0
 
-    def train_dataloader(self) -> DataLoader[list[Batch]]:
+    def batches(self, rank: int = 0, num_ranks: int = 1) -> TokenBatches:
+        """The batches of a rank.
+
+        Raises:
+            ValueError: a token budget that leaves nothing, or too few batches for the ranks.
+        """
+        return TokenBatches(self.corpus, max_tokens=self.max_tokens, seed=self.seed, rank=rank, num_ranks=num_ranks)
+
+    def train_dataloader(self) -> DataLoader[Window]:
         """The stream of this rank, from the update that a loaded checkpoint stopped at."""
         trainer = self.trainer
-        batches = TokenBatches(
-            self.corpus,
-            max_tokens=self.max_tokens,
-            seed=self.seed,
-            rank=trainer.global_rank if trainer else 0,
-            num_ranks=trainer.world_size if trainer else 1,
-        )
-        stream = UpdateStream(batches, self.accumulate)
-        stream.start_update = self._start_update
+        batches = self.batches(trainer.global_rank, trainer.world_size) if trainer else self.batches()
+        stream = UpdateStream(batches, self.accumulate, self._start_update)
         return DataLoader(stream, batch_size=None, pin_memory=self.pin_memory)
 
     def state_dict(self) -> dict[str, Any]:
@@ -83,3 +116,8 @@ class TranslationData(pl.LightningDataModule):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after these updates."""
         self._start_update = state_dict["num_updates"]
+
+
+def _check_accumulate(accumulate: int) -> None:
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
+        raise ValueError(f"training.accumulate: {accumulate!r}; allowed are whole numbers from 1")

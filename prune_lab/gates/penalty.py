@@ -5,9 +5,11 @@ Shapes: H heads of one site.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from prune_lab.attention.site import AttentionSite
@@ -21,38 +23,35 @@ class HasSites(Protocol):
 
 
 def expected_open(model: HasSites) -> Tensor:
-    """The expected number of open gates (scalar): the sum of P(open) over the live heads of all gated sites (Louizos 2018, eq. 9).
+    """The expected number of open gates (scalar): P(open) summed over live heads of gated sites (Louizos 2018, eq. 9).
 
     Raises:
         ValueError: the model has no gates.
     """
     terms = []
     for site in model.attention_sites().values():
-        if site.gate is not None and site.numbers:
+        if site.gate is not None:
             terms.append((site.gate.p_open() * site.head_mask).sum())  # type: ignore[operator]
     if not terms:
-        raise ValueError("gates: this model has none; add them with gates=hard_concrete, or model.add_gates('hard_concrete')")
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+        raise ValueError("gates: the model has none; add them with gates=hard_concrete, or model.add_gates()")
+    return torch.stack(terms).sum()
 
 
 class L0Penalty:
-    """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight (Voita 2019, eq. 5 to 7; weight per head).
+    """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight (Voita 2019, eq. 5 to 7).
 
     Args:
         weight: loss per open head, in nats per target token.
         warmup_updates: updates over which the weight rises from 0.
 
     Raises:
-        ValueError: a negative weight or warm-up.
+        ValueError: a weight or a warm-up that is negative or no number.
     """
 
     def __init__(self, *, weight: float, warmup_updates: int = 0) -> None:
-        if weight < 0:
+        if not 0 <= weight < math.inf:
             raise ValueError(f"penalty.weight: {weight}; allowed are numbers from 0")
-        if warmup_updates < 0:
+        if not 0 <= warmup_updates < math.inf:
             raise ValueError(f"penalty.warmup_updates: {warmup_updates}; allowed are whole numbers from 0")
         self.weight = weight
         self.warmup_updates = warmup_updates

@@ -1,4 +1,4 @@
-"""An exponential moving average of the weights, which validation, checkpoints' best and exports use."""
+"""An exponential moving average of the weights, which validation, `best.ckpt` and exports use."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """average <- d * average + (1 - d) * weights after each update, with d = min(decay, (1 + n) / (10 + n)) after n updates.
+    """average <- d * average + (1 - d) * weights after each update, with d = min(decay, (1 + n) / (10 + n)).
 
-    The smaller d at the start lets the average forget the untrained weights (as in the exponential moving average of TensorFlow).
+    n is the number of updates so far. The smaller d at the start lets the average forget the untrained weights (as in
+    the moving average of TensorFlow).
 
     Args:
         model: whose trainable parameters are averaged.
@@ -21,33 +22,45 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
-            raise ValueError(f"training.average_decay: {decay}; allowed are numbers above 0 and below 1, or null for no averaging")
+            raise ValueError(
+                f"training.average_decay: {decay}; allowed are numbers above 0 and below 1, or null for no averaging"
+            )
         self.decay = decay
         self.num_updates = 0
         self._parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
-        self._averages = {name: parameter.detach().clone() for name, parameter in self._parameters.items()}
-        self._swapped = False
+        self._averages = {
+            # In 16 bits a step of (1 - decay) would be rounded away.
+            name: parameter.detach().clone().to(torch.promote_types(parameter.dtype, torch.float32))
+            for name, parameter in self._parameters.items()
+        }
+        self._weights: list[Tensor] | None = None
+
+    def to(self, device: torch.device) -> None:
+        """Move the averages to the device of the model."""
+        self._averages = {name: average.to(device) for name, average in self._averages.items()}
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights as they are now."""
         decay = min(self.decay, (1 + self.num_updates) / (10 + self.num_updates))
-        torch._foreach_lerp_(list(self._averages.values()), [p.detach() for p in self._parameters.values()], 1 - decay)
+        averages = list(self._averages.values())
+        weights = [p.detach().to(average.dtype) for p, average in zip(self._parameters.values(), averages, strict=True)]
+        torch._foreach_lerp_(averages, weights, 1 - decay)
         self.num_updates += 1
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Exchange the weights of the model with their averages; a second call undoes it."""
-        for name, parameter in self._parameters.items():
-            kept = parameter.detach().clone()
-            parameter.copy_(self._averages[name])
-            self._averages[name].copy_(kept)
-        self._swapped = not self._swapped
+        """Put the averages into the model, or its own weights back when the averages are in it."""
+        parameters: list[Tensor] = list(self._parameters.values())
+        if self._weights is None:
+            self._weights = [parameter.detach().clone() for parameter in parameters]
+            torch._foreach_copy_(parameters, list(self._averages.values()))
+        else:
+            torch._foreach_copy_(parameters, self._weights)
+            self._weights = None
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Averages and count, as plain tensors."""
-        if self._swapped:
-            raise RuntimeError("the weights hold the averages now; swap back before saving")
         return {"num_updates": self.num_updates, **{name: average.clone() for name, average in self._averages.items()}}
 
     @torch.no_grad()

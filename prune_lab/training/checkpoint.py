@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ import torch
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
+
+LAST, BEST = "last.ckpt", "best.ckpt"
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
@@ -25,8 +26,9 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{path}: no such checkpoint")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError) as error:
-        raise ValueError(f"{path}: not readable as a checkpoint, perhaps cut short ({str(error).splitlines()[0][:80]})") from error
+    except Exception as error:  # What the reader raises for a file that it cannot make sense of has no common base.
+        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: not readable as a checkpoint, perhaps cut short ({reason})") from error
     if not isinstance(content, dict) or "prune_lab" not in content:
         raise ValueError(f"{path}: not a checkpoint of prune_lab")
     return content
@@ -55,3 +57,22 @@ def load_model(source: str | Path) -> Transformer:
     if str(source).endswith(".ckpt"):
         return model_from_checkpoint(source)
     return Transformer.from_pretrained(source)
+
+
+def check_resumable(content: dict[str, Any], model: Transformer, path: Path) -> None:
+    """Refuse to go on from a checkpoint of another model.
+
+    Raises:
+        ValueError: names the first setting that differs, or the hashes of the tokenizers.
+    """
+    stored, wanted = content["prune_lab"]["config"], model.config.to_dict()
+    for key in sorted(set(stored) | set(wanted)):
+        if stored.get(key) != wanted.get(key):
+            raise ValueError(
+                f"{path}: a checkpoint of another model ({key}: {stored.get(key)!r} there, {wanted.get(key)!r} now); "
+                "train it in another directory"
+            )
+    there, now = content["prune_lab"]["tokenizer"], model.tokenizer
+    if now is not None and (there is None or Tokenizer(there).hash != now.hash):
+        has = None if there is None else Tokenizer(there).hash
+        raise ValueError(f"{path}: a checkpoint with another tokenizer ({has} there, {now.hash} now)")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,93 +13,21 @@ import torch
 from pytorch_lightning.loggers.logger import Logger
 
 from prune_lab.data.batching import EncodedCorpus
-from prune_lab.data.corpus import Corpus
 from prune_lab.data.datamodule import TranslationData
-from prune_lab.decoding.options import DecodingOptions
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
-from prune_lab.training.callbacks.validation import BEST, LAST, ScoreSettings, Validation
-from prune_lab.training.checkpoint import averaged_weights, load_checkpoint
+from prune_lab.training.callbacks.validation import Validation
+from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
+from prune_lab.training.files import replace_copy
 from prune_lab.training.module import TranslationModule
+from prune_lab.training.settings import FitSettings, Seeds, TrainingData
+from prune_lab.training.trainer import build_trainer, quiet_lightning
 
-
-@dataclass(frozen=True, kw_only=True)
-class Seeds:
-    """Seeds that decide different things, so that one can be varied alone.
-
-    Attributes:
-        model: initial weights.
-        data: order of the batches.
-        dropout: dropout masks.
-        gates: noise of the gates.
-    """
-
-    model: int
-    data: int
-    dropout: int
-    gates: int
-
-    @classmethod
-    def all(cls, seed: int) -> Seeds:
-        """One seed for everything."""
-        return cls(model=seed, data=seed, dropout=seed, gates=seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingData:
-    """What training reads.
-
-    Attributes:
-        train: encoded training text.
-        validation: validation text.
-        scoring: how its translations are scored.
-    """
-
-    train: EncodedCorpus
-    validation: Corpus
-    scoring: ScoreSettings
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitSettings:
-    """How to train; `optimizer` builds an optimiser from parameter groups, `schedule` gives factors on its learning rate by update.
-
-    Attributes:
-        optimizer: for instance `functools.partial(torch.optim.Adam, lr=1e-3)`.
-        schedule: see `prune_lab.training.schedules`.
-        max_tokens: most rows x longest of a batch, on each side.
-        accumulate: batches in one update.
-        label_smoothing: of the cross entropy.
-        clip_norm: largest gradient norm; 0 for no clipping.
-        average_decay: decay of the weight average, or None.
-        validate_every: updates between validations.
-        patience: validations without a better BLEU before training stops, or None.
-        validation_decoding: how validation decodes.
-        gate_learning_rate: of the gates.
-        trainer: arguments of the Lightning trainer (max_steps, precision, accelerator, devices, ...).
-        keep_freed_memory: see `prune_lab.training.allocator`.
-        keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
-            other, an early model with more open heads has the better BLEU, and is not what was asked for).
-    """
-
-    optimizer: Callable[..., torch.optim.Optimizer]
-    schedule: Callable[[int], float]
-    trainer: Mapping[str, Any]
-    max_tokens: int = 4096
-    accumulate: int = 1
-    label_smoothing: float = 0.1
-    clip_norm: float = 1.0
-    average_decay: float | None = None
-    validate_every: int = 500
-    patience: int | None = None
-    validation_decoding: DecodingOptions = field(default_factory=lambda: DecodingOptions(beam_size=1))
-    gate_learning_rate: float = 0.05
-    keep_freed_memory: bool = True
-    keep: str = "best"
+__all__ = ["FitResult", "FitSettings", "Seeds", "TrainingData", "fit", "quiet_lightning"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +35,8 @@ class FitResult:
     """What training gave.
 
     Attributes:
-        model: the best or the last model, see `FitSettings.keep`, in evaluation mode on the CPU (the weight average where there is one).
+        model: the best or the last model, see `FitSettings.keep`, in evaluation mode on the CPU (the weight average
+            where there is one).
         validation_bleu: its BLEU on the validation text.
         best_update: when the best validation BLEU was.
         num_updates: updates made in all.
@@ -151,19 +78,22 @@ def fit(
         label: what progress lines begin with.
 
     Raises:
-        ValueError: a setting that cannot work.
+        ValueError: a setting that cannot work, or a checkpoint of another model in `directory`; nothing is written
+            then.
     """
-    _check(model, settings, penalty)
+    start = time.monotonic()
+    settings.check()
+    if model.tokenizer is None:
+        raise ValueError("the model has no tokenizer; training validates on text and needs one")
+    if penalty is not None and not model.gates():
+        raise ValueError("penalty: the model has no gates; add gates=hard_concrete, or leave the penalty out")
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    last = _resumed(directory, model)
+    resume_update = last["global_step"] if last else 0
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():
         keep_freed_memory()
     torch.manual_seed(seeds.dropout)
-    start = time.monotonic()
-    last = directory / LAST
-    resume_update = load_checkpoint(last)["global_step"] if last.exists() else 0
-    model.train()  # Lightning keeps the mode it finds, and a model from an export is in evaluation mode
     module = TranslationModule(
         model,
         optimizer=settings.optimizer,
@@ -174,7 +104,64 @@ def fit(
         clip_norm=settings.clip_norm,
         average_decay=settings.average_decay,
         gate_seed=seeds.gates,
+        log_every=settings.log_every,
+        compile_options=settings.compile_options,
     )
+    source = TranslationData(
+        data.train,
+        max_tokens=settings.max_tokens,
+        seed=seeds.data,
+        accumulate=settings.accumulate,
+        pin_memory=torch.cuda.is_available(),
+    )
+    trainer = build_trainer(
+        settings.trainer,
+        callbacks=[*_stages(model, data, settings, directory, penalty, label), *callbacks],
+        loggers=[MetricsFile(directory, resume_update), *loggers],
+        directory=directory,
+    )
+    source.batches()  # A token budget that cannot work is told before anything is written.
+    directory.mkdir(parents=True, exist_ok=True)
+    if resume_update < trainer.max_steps:
+        path = directory / LAST if last else None
+        del last
+        trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
+    module.set_gate_generator(None)
+    return _result(model, directory, settings.keep, start)
+
+
+def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
+    """The checkpoint to go on from, if there is one."""
+    path = directory / LAST
+    if not path.exists():
+        return None
+    content = load_checkpoint(path)
+    check_resumable(content, model, path)
+    if _validation_state(content)["best_update"] == content["global_step"]:
+        # The run may have been stopped after it wrote the one file and before it wrote the other.
+        replace_copy(path, directory / BEST)
+    return content
+
+
+def _stages(
+    model: Transformer,
+    data: TrainingData,
+    settings: FitSettings,
+    directory: Path,
+    penalty: L0Penalty | None,
+    label: str,
+) -> list[pl.Callback]:
+    """This package's callbacks, in the order in which they must run."""
+    stages: list[pl.Callback] = []
+    if model.gates():
+        stages.append(
+            GateGrids(
+                directory=directory,
+                every=settings.validate_every,
+                penalty_weight=penalty.weight if penalty is not None else 0.0,
+                gate_learning_rate=settings.gate_learning_rate,
+            )
+        )
     validation = Validation(
         corpus=data.validation,
         encoded=EncodedCorpus.encode(model.tokenizer, data.validation.pairs),  # type: ignore[arg-type]
@@ -184,58 +171,16 @@ def fit(
         scoring=data.scoring,
         patience=settings.patience,
     )
-    stages: list[pl.Callback] = [validation, ProgressLines(label)]
-    if model.gates():
-        weight = penalty.weight if penalty is not None else 0.0
-        stages.append(
-            GateGrids(
-                directory=directory,
-                every=settings.validate_every,
-                penalty_weight=weight,
-                gate_learning_rate=settings.gate_learning_rate,
-            )
-        )
-    source = TranslationData(
-        data.train,
-        max_tokens=settings.max_tokens,
-        seed=seeds.data,
-        accumulate=settings.accumulate,
-        pin_memory=torch.cuda.is_available(),
-    )
-    trainer = _trainer(settings, [*stages, *callbacks], [MetricsFile(directory, resume_update), *loggers], directory)
-    if resume_update < trainer.max_steps:
-        trainer.fit(module, datamodule=source, ckpt_path=last if resume_update else None, weights_only=True if resume_update else None)
-    return _result(model, directory, settings.keep, time.monotonic() - start)
+    return [*stages, validation, ProgressLines(label)]
 
 
-def _trainer(settings: FitSettings, callbacks: list[pl.Callback], loggers: list[Logger], directory: Path) -> pl.Trainer:
-    """A trainer whose validation, checkpoints and progress are this package's own."""
-    fixed = {"limit_val_batches": 0, "num_sanity_val_steps": 0, "enable_checkpointing": False, "enable_progress_bar": False}
-    options = {"max_epochs": -1, "enable_model_summary": False, "use_distributed_sampler": False, "log_every_n_steps": 1, **settings.trainer}
-    clash = sorted(set(options) & set(fixed))
-    if clash:
-        raise ValueError(f"trainer.{clash[0]}: set by prune_lab; validation and checkpoints are under training.*")
-    try:
-        return pl.Trainer(**options, **fixed, callbacks=callbacks, logger=loggers, default_root_dir=str(directory))
-    except TypeError as error:
-        raise ValueError(f"trainer: {error}") from error
+def _validation_state(content: dict[str, Any]) -> dict[str, Any]:
+    return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))
 
 
-def _check(model: Transformer, settings: FitSettings, penalty: L0Penalty | None) -> None:
-    if model.tokenizer is None:
-        raise ValueError("the model has no tokenizer; training validates on text and needs one")
-    if penalty is not None and not model.gates():
-        raise ValueError("penalty: the model has no gates; add gates=hard_concrete, or leave the penalty out")
-    if settings.keep not in ("best", "last"):
-        raise ValueError(f"training.keep: {settings.keep!r}; allowed are best, last")
-    max_steps = settings.trainer.get("max_steps", -1)
-    if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-        raise ValueError(f"trainer.max_steps: {max_steps!r}; allowed are whole numbers from 1")
-
-
-def _result(model: Transformer, directory: Path, keep: str, seconds: float) -> FitResult:
+def _result(model: Transformer, directory: Path, keep: str, start: float) -> FitResult:
     last = load_checkpoint(directory / LAST)
-    state = next(state for name, state in last["callbacks"].items() if name.startswith("Validation"))
+    state = _validation_state(last)
     model.load_state_dict(averaged_weights(last if keep == "last" else load_checkpoint(directory / BEST)))
     model.cpu().eval()
     return FitResult(
@@ -243,13 +188,6 @@ def _result(model: Transformer, directory: Path, keep: str, seconds: float) -> F
         validation_bleu=state[f"{keep}_bleu"],
         best_update=state["best_update"],
         num_updates=last["global_step"],
-        seconds=seconds,
+        seconds=time.monotonic() - start,
         best_bleu=state["best_bleu"],
     )
-
-
-def quiet_lightning() -> None:
-    """Keep what Lightning says about itself out of the progress lines."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    for pattern in (".*does not have many workers.*", ".*TreeSpec.*", ".*IterableDataset.*__len__.*", ".*`lr_scheduler.step.*", ".*LeafSpec.*"):
-        warnings.filterwarnings("ignore", pattern)

@@ -9,25 +9,35 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 _CHUNK = 512
 
 
-def token_cross_entropy(hidden: Tensor, output_weight: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def token_cross_entropy(
+    hidden: Tensor, output_weight: Tensor, targets: Tensor, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Cross entropy of a linear layer over the vocabulary, summed over tokens.
 
-    Logits exist for one chunk of tokens at a time, and their gradient is made while they are there, so that neither N x V logits nor a second
-    product for them are needed: the idea of `torch.nn.functional.linear_cross_entropy` with chunks, in half the passes over memory.
+    The logits [N, V] exist for one chunk of tokens at a time, and their gradient is made while they are there. That is
+    what `torch.nn.functional.linear_cross_entropy` does with its chunks, which know no label smoothing, and without
+    them it needs all logits (for N 3000, D 128, V 6000 on one core: 0.34 s there, 0.19 s here). Products run in the
+    type of `hidden`, or that of autocast where it is on; sums over classes and tokens in float32, or in float64 where
+    `hidden` is.
 
     Args:
         hidden: [N, D], real tokens only.
         output_weight: [V, D].
         targets: [N].
-        label_smoothing: share of the target distribution that is spread evenly over the vocabulary (Szegedy 2016, arXiv 1512.00567, section 7).
+        label_smoothing: share of the target distribution that is spread evenly over the vocabulary (Szegedy 2016,
+            arXiv 1512.00567, section 7).
 
     Returns:
-        the smoothed loss summed over tokens (differentiable), and the plain negative log-likelihood summed over tokens (not differentiable).
+        the smoothed loss summed over tokens (differentiable once), and the plain negative log-likelihood summed over
+        tokens (not differentiable).
     """
+    if not torch.is_grad_enabled():
+        hidden, output_weight = hidden.detach(), output_weight.detach()
     loss, nll = _ChunkedCrossEntropy.apply(hidden, output_weight, targets, label_smoothing)
     return loss, nll
 
@@ -35,46 +45,63 @@ def token_cross_entropy(hidden: Tensor, output_weight: Tensor, targets: Tensor, 
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
-        loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        device = hidden.device.type
+        product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        exact = torch.promote_types(hidden.dtype, torch.float32)
+        loss = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros_like(loss)
         need_hidden, need_weight = ctx.needs_input_grad[:2]
         grad_hidden = torch.empty_like(hidden) if need_hidden else None
-        grad_weight = torch.zeros_like(weight) if need_weight else None
-        num_classes = weight.shape[0]
-        spread = smoothing / num_classes
-        for start in range(0, len(hidden), _CHUNK):
-            rows = hidden[start : start + _CHUNK]
-            target = targets[start : start + _CHUNK, None]
-            logits = rows @ weight.T
-            top = logits.amax(dim=1, keepdim=True)
-            # sum_v q_v (lse - z_v) with q = (1 - eps) onehot + eps / V.
-            picked = logits.gather(1, target)
-            mean = logits.mean(dim=1, keepdim=True) if smoothing else picked
-            probabilities = logits.sub_(top).exp_()
-            total = probabilities.sum(dim=1, keepdim=True)
-            normaliser = total.log() + top
-            nll += (normaliser - picked).sum()
-            loss += (normaliser - (1 - smoothing) * picked - smoothing * mean).sum()
-            if grad_hidden is None and grad_weight is None:
-                continue
-            gradient = probabilities.div_(total)
-            if smoothing:
-                gradient.sub_(spread)
-            gradient.scatter_add_(1, target, torch.full_like(top, smoothing - 1))
-            if grad_hidden is not None:
-                torch.mm(gradient, weight, out=grad_hidden[start : start + _CHUNK])
-            if grad_weight is not None:
-                grad_weight.addmm_(gradient.T, rows)
-        ctx.save_for_backward(grad_hidden, grad_weight)
+        grad_weight = torch.zeros_like(weight, dtype=exact) if need_weight else None
+        with torch.autocast(device, enabled=False):
+            matrix = weight.to(product)
+            for start in range(0, len(hidden), _CHUNK):
+                chunk = slice(start, start + _CHUNK)
+                rows = hidden[chunk].to(product)
+                logits = (rows @ matrix.T).to(exact)
+                sums = _sums_and_gradient(logits, targets[chunk, None], smoothing, need_hidden or need_weight)
+                loss += sums[0]
+                nll += sums[1]
+                gradient = logits.to(product)
+                if grad_hidden is not None:
+                    grad_hidden[chunk] = gradient @ matrix
+                if grad_weight is None:
+                    continue
+                if product == exact:
+                    grad_weight.addmm_(gradient.T, rows)
+                else:
+                    grad_weight += gradient.T @ rows
+        ctx.save_for_backward(grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype))
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         return (
-            None if grad_hidden is None else grad_hidden * grad_loss,
-            None if grad_weight is None else grad_weight * grad_loss,
+            None if grad_hidden is None else (grad_hidden * grad_loss).to(grad_hidden.dtype),
+            None if grad_weight is None else (grad_weight * grad_loss).to(grad_weight.dtype),
             None,
             None,
         )
+
+
+def _sums_and_gradient(logits: Tensor, targets: Tensor, smoothing: float, need_gradient: bool) -> tuple[Tensor, Tensor]:
+    """The smoothed loss and the plain negative log-likelihood of logits [N, V], both summed.
+
+    The loss is sum_v q_v (lse - z_v) with q = (1 - smoothing) onehot + smoothing / V. Its gradient, softmax(z) - q,
+    takes the place of the logits.
+    """
+    top = logits.amax(dim=1, keepdim=True)
+    picked = logits.gather(1, targets)
+    mean = logits.mean(dim=1, keepdim=True) if smoothing else picked
+    total = logits.sub_(top).exp_().sum(dim=1, keepdim=True)
+    normaliser = total.log() + top
+    if need_gradient:
+        logits.div_(total)
+        if smoothing:
+            logits.sub_(smoothing / logits.shape[1])
+        logits.scatter_add_(1, targets, torch.full_like(top, smoothing - 1))
+    loss = (normaliser - (1 - smoothing) * picked - smoothing * mean).sum()
+    return loss, (normaliser - picked).sum()

@@ -5,7 +5,7 @@ Shapes: B batch, S source length, T target length, N real target tokens, D model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,20 +14,22 @@ import torch
 from torch import Tensor
 
 from prune_lab.data.batching import Batch
+from prune_lab.data.datamodule import Window
 from prune_lab.gates.penalty import L0Penalty, expected_open
 from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import token_cross_entropy
 from prune_lab.training.parameters import parameter_groups
+from prune_lab.training.random_state import random_states, set_random_state
 from prune_lab.training.schedules import constant
 
 
 class TranslationModule(pl.LightningModule):
     """Label-smoothed cross entropy per target token, plus the penalty on open gates.
 
-    An update sums the loss over all its target tokens and divides once by their number over all batches and processes, so that neither the
-    accumulation nor the split over processes changes the gradient; the penalty is added once.
+    An update sums the loss over all its target tokens and divides once by their number over all batches and processes,
+    so that neither the accumulation nor the split over processes changes the gradient; the penalty is added once.
 
     Args:
         model: the model to train, in place.
@@ -36,10 +38,11 @@ class TranslationModule(pl.LightningModule):
         penalty: on open gates, or None.
         gate_learning_rate: of the gates' parameters.
         label_smoothing: of the cross entropy.
-        clip_norm: largest norm of the whole gradient; 0 for no clipping.
+        clip_norm: largest norm of the gradient of all weights but the gates; 0 for no clipping.
         average_decay: decay of the weight average, or None for none.
         gate_seed: seed of the gates' noise.
         log_every: updates between logged figures.
+        compile_options: arguments of `torch.compile` for the training pass, or None to run it as it is.
     """
 
     def __init__(
@@ -55,34 +58,57 @@ class TranslationModule(pl.LightningModule):
         average_decay: float | None = None,
         gate_seed: int = 0,
         log_every: int = 50,
+        compile_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model = model
         self.average = None if average_decay is None else WeightAverage(model, average_decay)
         self._build_optimizer, self._schedule = optimizer, schedule
+        parameter_groups(model, gate_learning_rate=gate_learning_rate)  # What cannot be trained is told now.
         self._penalty = penalty
         self._gate_learning_rate = gate_learning_rate
         self._label_smoothing, self._clip_norm, self._log_every = label_smoothing, clip_norm, log_every
+        self._training_pass = (
+            model.hidden if compile_options is None else torch.compile(model.hidden, **compile_options)
+        )
+        self._gradient_norm: Tensor | None = None
+        self._random: dict[str, Any] | None = None
         self.gate_generator = torch.Generator().manual_seed(gate_seed)
-        for gate in model.gates().values():
-            gate.generator = self.gate_generator  # type: ignore[assignment]
+        self.set_gate_generator(self.gate_generator)
+
+    def set_gate_generator(self, generator: torch.Generator | None) -> None:
+        """Say where the gates' noise comes from."""
+        for gate in self.model.gates().values():
+            gate.generator = generator  # type: ignore[assignment]
 
     def configure_optimizers(self) -> Any:
         """The optimiser and its schedule, with constant factors for the gates."""
         groups = parameter_groups(self.model, gate_learning_rate=self._gate_learning_rate)
         optimizer = self._build_optimizer(groups)
-        factors = [constant if group["name"] == "gates" else self._schedule for group in groups]
+
+        # A function, since of other callables the scheduler would store the settings and take them back on resume: a
+        # run could never be made longer.
+        def factor(update: int) -> float:
+            return self._schedule(update)
+
+        factors: list[Callable[[int], float]] = [constant if group["name"] == "gates" else factor for group in groups]
         return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, factors)]
 
-    def training_step(self, window: Sequence[Batch], batch_idx: int) -> None:
+    def on_fit_start(self) -> None:
+        """Put the model in training mode: one that comes from an export is in evaluation mode."""
+        self.model.train()
+        if self.average is not None:
+            self.average.to(self.device)
+
+    def training_step(self, window: Window, batch_idx: int) -> None:
         """One update over the batches of `window`."""
         optimizer: Any = self.optimizers()
         update = self.trainer.global_step
-        num_tokens = self._total(sum(batch.num_target_tokens for batch in window))
+        num_tokens = self._total(window.num_target_tokens)
         nll = torch.zeros((), device=self.device)
-        for number, batch in enumerate(window):
-            with self._unsynchronised(number < len(window) - 1):
+        for number, batch in enumerate(window.batches):
+            with self._unsynchronised(number < len(window.batches) - 1):
                 loss, batch_nll = self.loss(batch)
                 # Processes average their gradients, hence the factor.
                 loss = loss * (self.trainer.world_size / num_tokens)
@@ -90,19 +116,27 @@ class TranslationModule(pl.LightningModule):
                     loss = loss + self._penalty(self.model, update)
                 self.manual_backward(loss)
             nll += batch_nll
-        norm = self._clip(optimizer)
         optimizer.step()
         optimizer.zero_grad()
+        learning_rate = optimizer.param_groups[0]["lr"]
         self.lr_schedulers().step()  # type: ignore[union-attr]
         if self.average is not None:
             self.average.update()
         if (update + 1) % self._log_every == 0:
-            self._log_update(nll / num_tokens * self.trainer.world_size, norm, optimizer)
+            self._log_update(update + 1, nll, num_tokens, learning_rate)
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Clip, here because gradients are scaled until now in 16-bit training."""
+        if self._clip_norm:
+            groups = [group["params"] for group in optimizer.param_groups if group["name"] != "gates"]
+            weights = [parameter for group in groups for parameter in group]
+            self._gradient_norm = torch.nn.utils.clip_grad_norm_(weights, self._clip_norm, foreach=True)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The training loss and the plain negative log-likelihood of a batch, both summed over its N real target tokens."""
+        """The training loss and the plain negative log-likelihood of a batch, both summed over its N target tokens."""
         seen = Observation()
-        hidden = self.model.hidden(batch.source_ids, batch.target_ids[:, :-1], seen=seen)
+        hidden_of = self._training_pass if self.model.training else self.model.hidden
+        hidden = hidden_of(batch.source_ids, batch.target_ids[:, :-1], seen=seen)
         gold = batch.target_ids[:, 1:]
         real = gold != self.model.config.pad_id
         targets = gold[real]
@@ -115,37 +149,36 @@ class TranslationModule(pl.LightningModule):
         no_sync = getattr(self.trainer.strategy.model, "no_sync", None)
         return no_sync() if accumulating and no_sync is not None else nullcontext()
 
-    def _total(self, num_tokens: int) -> float:
+    def _total(self, num_tokens: int) -> Tensor | int:
         """Target tokens of this update over all processes."""
         if self.trainer.world_size == 1:
-            return float(num_tokens)
-        return float(self.trainer.strategy.reduce(torch.tensor(float(num_tokens), device=self.device), reduce_op="sum"))
+            return num_tokens
+        return self.trainer.strategy.reduce(torch.tensor(float(num_tokens), device=self.device), reduce_op="sum")
 
-    def _clip(self, optimizer: Any) -> Tensor | None:
-        if not self._clip_norm:
-            return None
-        parameters = [parameter for group in optimizer.param_groups if group["name"] != "gates" for parameter in group["params"]]
-        return torch.nn.utils.clip_grad_norm_(parameters, self._clip_norm, foreach=True)
+    def _log_update(self, update: int, nll: Tensor, num_tokens: Tensor | int, learning_rate: float) -> None:
+        """Give the figures of an update to the loggers, before the checkpoint of that update is written.
 
-    def _log_update(self, nll: Tensor, norm: Tensor | None, optimizer: Any) -> None:
-        figures: dict[str, Any] = {"train/nll": nll, "train/learning_rate": optimizer.param_groups[0]["lr"]}
-        if norm is not None:
-            figures["train/gradient_norm"] = norm
+        (`self.log` would write them after it, and a run that stops in between would never log them.)
+        """
+        nll = self.trainer.strategy.reduce(nll, reduce_op="sum")
+        figures = {"train/nll": float(nll / num_tokens), "train/learning_rate": float(learning_rate)}
+        if self._gradient_norm is not None:
+            figures["train/gradient_norm"] = float(self._gradient_norm)
         if self.model.gates():
             with torch.no_grad():
-                figures["gates/expected_open"] = expected_open(self.model)
-        self.log_dict(figures, batch_size=1)
+                figures["gates/expected_open"] = float(expected_open(self.model))
+        for logger in self.trainer.loggers:
+            logger.log_metrics(figures, step=update)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add what belongs to a run besides the weights: configuration, tokenizer, weight average and random states, all as plain data."""
+        """Add configuration, tokenizer, weight average and random states, all as plain data."""
         tokenizer = self.model.tokenizer
         checkpoint["prune_lab"] = {
             "config": self.model.config.to_dict(),
             "tokenizer": None if tokenizer is None else tokenizer.content,
             "average": None if self.average is None else self.average.state_dict(),
             "gate_noise": self.gate_generator.get_state(),
-            "random": torch.get_rng_state(),
-            "cuda_random": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            "random": random_states(self),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -154,12 +187,13 @@ class TranslationModule(pl.LightningModule):
         if self.average is not None and state["average"] is not None:
             self.average.load_state_dict(state["average"])
         self.gate_generator.set_state(state["gate_noise"])
-        self._random = state["random"], state["cuda_random"]
+        self._random = state["random"]
 
     def on_train_start(self) -> None:
-        """Go on with the random numbers of the run that is resumed."""
-        random = getattr(self, "_random", None)
-        if random is not None:
-            torch.set_rng_state(random[0])
-            if random[1]:
-                torch.cuda.set_rng_state_all(random[1])
+        """Go on with the random numbers of the run that is resumed, at the learning rate that the schedule says now."""
+        set_random_state(self, self._random)
+        scheduler: Any = self.lr_schedulers()
+        for group, rate, factor in zip(
+            scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
+        ):
+            group["lr"] = rate * factor(scheduler.last_epoch)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from torch import nn
+
 from prune_lab.model.transformer import Transformer
 
 PARTS = ("encoder", "decoder", "embeddings")
@@ -13,8 +15,9 @@ PARTS = ("encoder", "decoder", "embeddings")
 def freeze(model: Transformer, parts: Collection[str]) -> None:
     """Stop training parts of a model, in place.
 
-    `decoder` takes the target table and the vocabulary projection with it, and so the source table where they are one: an encoder-only
-    experiment leaves the function of the decoder as it was (Voita 2019, section 4.2). Gates are never frozen.
+    `decoder` takes the target table and the vocabulary projection with it, and so the source table where they are one:
+    an encoder-only experiment leaves the function of the decoder as it was (Voita 2019, section 4.2). Gates are never
+    frozen.
 
     Raises:
         ValueError: an unknown part.
@@ -23,8 +26,13 @@ def freeze(model: Transformer, parts: Collection[str]) -> None:
     if unknown:
         raise ValueError(f"training.freeze: {unknown[0]!r}; allowed are {', '.join(PARTS)}")
     gates = {id(parameter) for gate in model.gates().values() for parameter in gate.parameters()}
-    target_side = [model.target_table or model.source_table, model.target_positions, *([model.output_table] if model.output_table else [])]
-    modules = {
+    target_side: list[nn.Module] = [
+        model.source_table if model.target_table is None else model.target_table,
+        model.target_positions,
+    ]
+    if model.output_table is not None:
+        target_side.append(model.output_table)
+    modules: dict[str, list[nn.Module]] = {
         "encoder": [model.encoder],
         "decoder": [model.decoder, *target_side],
         "embeddings": [model.source_table, model.source_positions, *target_side],
@@ -48,11 +56,13 @@ def parameter_groups(model: Transformer, *, gate_learning_rate: float) -> list[d
         raise ValueError(f"gates.learning_rate: {gate_learning_rate}; allowed are numbers above 0")
     gates = [parameter for gate in model.gates().values() for parameter in gate.parameters() if parameter.numel()]
     gate_ids = {id(parameter) for parameter in gates}
-    tables = {id(table.weight) for table in (model.source_table, model.target_table, model.output_table) if table is not None}
-    decayed, plain = [], []
+    tables = (model.source_table, model.target_table, model.output_table)
+    table_ids = {id(table.weight) for table in tables if table is not None}
+    decayed: list[nn.Parameter] = []
+    plain: list[nn.Parameter] = []
     for parameter in model.parameters():
         if parameter.requires_grad and parameter.numel() and id(parameter) not in gate_ids:
-            (decayed if parameter.dim() > 1 and id(parameter) not in tables else plain).append(parameter)
+            (decayed if parameter.dim() > 1 and id(parameter) not in table_ids else plain).append(parameter)
     groups: list[dict[str, Any]] = [
         {"name": "decayed", "params": decayed},
         {"name": "plain", "params": plain, "weight_decay": 0.0},

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class InverseSquareRoot:
-    """Linear warm-up, then a decay with the square root of the update (Vaswani 2017, section 5.3), and if wanted a linear end to zero.
+    """Linear warm-up, then a decay with the square root of the update (Vaswani 2017, section 5.3).
 
     Attributes:
         warmup_updates: updates over which the rate rises to its peak.
@@ -27,7 +27,9 @@ class InverseSquareRoot:
         _check("scheduler.warmup_updates", self.warmup_updates)
         _check("scheduler.decay_updates", self.decay_updates)
         if self.decay_updates and self.total_updates is None:
-            raise ValueError(f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run")
+            raise ValueError(
+                f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run"
+            )
 
     def __call__(self, update: int) -> float:
         """The factor at an update."""
@@ -40,7 +42,7 @@ class InverseSquareRoot:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """Linear warm-up, then half a cosine down to a floor at the end of the run (Loshchilov 2017, arXiv 1608.03983, eq. 5).
+    """Linear warm-up, then half a cosine down to a floor at the end of the run (Loshchilov 2017, arXiv 1608.03983).
 
     Attributes:
         total_updates: length of the run.
@@ -59,7 +61,8 @@ class Cosine:
         _check("scheduler.warmup_updates", self.warmup_updates)
         if self.total_updates <= self.warmup_updates:
             raise ValueError(
-                f"scheduler.total_updates: {self.total_updates}; allowed are numbers above scheduler.warmup_updates ({self.warmup_updates})"
+                f"scheduler.total_updates: {self.total_updates}; "
+                f"allowed are numbers above scheduler.warmup_updates ({self.warmup_updates})"
             )
         if not 0 <= self.floor <= 1:
             raise ValueError(f"scheduler.floor: {self.floor}; allowed are numbers from 0 to 1")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 
+from prune_lab.training.files import append_line, drop_lines_after
 from prune_lab.training.module import TranslationModule
 
 
 class GateGrids(pl.Callback):
     """Logs the open count and writes P(open) of every head to `gates.jsonl`, one line each time.
+
+    Must stand before the callback that saves checkpoints, so that a look belongs to the checkpoint of its update.
 
     Args:
         directory: where the file goes.
@@ -24,41 +26,72 @@ class GateGrids(pl.Callback):
     """
 
     def __init__(
-        self, *, directory: str | Path, every: int, penalty_weight: float, gate_learning_rate: float, patience: int = 5
+        self,
+        *,
+        directory: str | Path,
+        every: int,
+        penalty_weight: float,
+        gate_learning_rate: float,
+        patience: int = 5,
     ) -> None:
         self._path = Path(directory) / "gates.jsonl"
         self._every, self._patience = every, patience
         self._penalty_weight, self._gate_learning_rate = penalty_weight, gate_learning_rate
+        self._last_update = -1
         self._counts: list[int] = []
         self._warned = False
 
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Forget looks that a resumed run takes again."""
+        if trainer.is_global_zero:
+            drop_lines_after(self._path, trainer.global_step)
+
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Look at the gates when it is time."""
-        if trainer.global_step % self._every and trainer.global_step != trainer.max_steps:
-            return
+        if trainer.global_step % self._every == 0 or trainer.global_step == trainer.max_steps:
+            self._look(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that a time limit stopped shows how its gates stand."""
+        self._look(trainer, pl_module)
+
+    def _look(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
+        update = trainer.global_step
+        if update == self._last_update:
+            return
+        self._last_update = update
         model = pl_module.model
-        sites = model.attention_sites()
-        grid = {name: gate.p_open().tolist() for name, gate in model.gates().items()}  # type: ignore[operator]
-        num_open = sum(len(heads) for heads in model.open_heads().values())
-        figures = {"gates/open": float(num_open)}
-        figures |= {f"gates/p_open/{site}.{head}": p for site, row in grid.items() for head, p in zip(sites[site].numbers, row, strict=True)}
+        sites, gates = model.attention_sites(), model.gates()
+        grid = {name: gate.p_open().tolist() for name, gate in gates.items()}  # type: ignore[operator]
+        open_heads = model.open_heads()
+        figures = {"gates/open": float(sum(map(len, open_heads.values())))}
+        for site, row in grid.items():
+            figures |= {f"gates/p_open/{site}.{head}": p for head, p in zip(sites[site].numbers, row, strict=True)}
         for logger in trainer.loggers:
-            logger.log_metrics(figures, step=trainer.global_step)
+            logger.log_metrics(figures, step=update)
         if trainer.is_global_zero:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"update": trainer.global_step, "open": num_open, "p_open": grid}) + "\n")
-        self._watch(num_open)
+            append_line(self._path, {"update": update, "open": int(figures["gates/open"]), "p_open": grid})
+        self._watch(sum(len(open_heads[site]) for site in gates))
 
     def _watch(self, num_open: int) -> None:
-        """Warn once when the open count stays put although the penalty pulls at it."""
-        self._counts.append(num_open)
-        recent = self._counts[-self._patience :]
-        if self._penalty_weight > 0 and not self._warned and len(recent) == self._patience and len(set(recent)) == 1 and num_open:
+        """Warn once when the number of open gates stays put although the penalty pulls at it."""
+        self._counts = [*self._counts, num_open][-self._patience :]
+        stuck = len(self._counts) == self._patience and len(set(self._counts)) == 1 and num_open > 0
+        if stuck and self._penalty_weight > 0 and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{num_open} gates were open at the last {self._patience} looks; penalty.weight {self._penalty_weight} or "
-                f"gates.learning_rate {self._gate_learning_rate} may be too small",
+                f"{num_open} gates were open at the last {self._patience} looks; penalty.weight {self._penalty_weight} "
+                f"or gates.learning_rate {self._gate_learning_rate} may be too small",
                 UserWarning,
                 stacklevel=2,
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The last looks."""
+        return {"last_update": self._last_update, "counts": self._counts, "warned": self._warned}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The inverse of `state_dict`."""
+        self._last_update, self._warned = state_dict["last_update"], state_dict["warned"]
+        self._counts = list(state_dict["counts"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from prune_lab.training.files import replace_text
 
 _HEADER = ["update", "name", "value"]
 
@@ -18,13 +21,14 @@ class MetricsFile(Logger):
 
     Args:
         directory: where `metrics.csv` goes.
-        resume_update: lines after this update are dropped at the start (0: a new file).
+        resume_update: lines after this update are dropped before the first is written (0: a new file).
     """
 
     def __init__(self, directory: str | Path, resume_update: int = 0) -> None:
         super().__init__()
         self.path = Path(directory) / "metrics.csv"
-        self._start(resume_update)
+        self._resume_update = resume_update
+        self._started = False
 
     @property
     def name(self) -> str:
@@ -36,21 +40,28 @@ class MetricsFile(Logger):
         """There is one file a run."""
         return "0"
 
-    @rank_zero_only
-    def _start(self, resume_update: int) -> None:
+    def _start(self) -> None:
         rows: list[list[str]] = []
-        if resume_update and self.path.exists():
+        if self._resume_update and self.path.exists():
             with self.path.open(encoding="utf-8", newline="") as file:
-                rows = [row for row in csv.reader(file) if len(row) == 3 and row[0].isdigit() and int(row[0]) <= resume_update]
+                rows = [row for row in csv.reader(file) if self._stays(row)]
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([_HEADER, *rows])
+        replace_text(self.path, text.getvalue())
+        self._started = True
+
+    def _stays(self, row: list[str]) -> bool:
+        return len(row) == 3 and row[0].isdigit() and int(row[0]) <= self._resume_update
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Append the figures of one update."""
+        if not self._started:
+            self._start()
         with self.path.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([step or 0, name, repr(float(value))] for name, value in metrics.items() if name != "epoch")
+            rows = ([step or 0, name, repr(float(value))] for name, value in metrics.items() if name != "epoch")
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:

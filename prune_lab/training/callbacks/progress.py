@@ -7,11 +7,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from prune_lab.data.datamodule import TranslationData, Window
 from prune_lab.training.callbacks.validation import Validation
 
 
 class ProgressLines(pl.Callback):
-    """Prints one line at most every `seconds`, and one after each validation.
+    """Prints what is left out of the training text, one line at most every `seconds`, and one after each validation.
 
     Args:
         label: what the run is called in front of each line.
@@ -27,14 +28,32 @@ class ProgressLines(pl.Callback):
         """Start the clock."""
         self._last = self._start = time.monotonic()
         self._tokens = 0
+        data = trainer.datamodule  # type: ignore[attr-defined]
+        if trainer.is_global_zero and isinstance(data, TranslationData):
+            for message in data.batches().left_out():
+                print(f"{self._label}: {message}", flush=True)
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, *_: Any) -> None:
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Window, *_: Any
+    ) -> None:
         """Count, and print when it is time."""
-        self._tokens += sum(part.num_target_tokens for part in batch)
-        validation = next((callback for callback in trainer.callbacks if isinstance(callback, Validation)), None)  # type: ignore[attr-defined]
-        validated = validation is not None and bool(validation.last_figures) and validation.last_update != self._validated
+        self._tokens += batch.num_target_tokens * trainer.world_size
+        self._report(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Show the validation of a run that a time limit stopped."""
+        self._report(trainer, pl_module, validated_only=True)
+
+    def _report(self, trainer: pl.Trainer, pl_module: pl.LightningModule, validated_only: bool = False) -> None:
+        if not trainer.is_global_zero:
+            return
+        callbacks = trainer.callbacks  # type: ignore[attr-defined]
+        validation = next((callback for callback in callbacks if isinstance(callback, Validation)), None)
+        validated = (
+            validation is not None and bool(validation.last_figures) and validation.last_update != self._validated
+        )
         now = time.monotonic()
-        if not trainer.is_global_zero or (now - self._last < self._seconds and not validated):
+        if not validated and (validated_only or now - self._last < self._seconds):
             return
         line = f"{self._label}: update {trainer.global_step}/{trainer.max_steps}"
         if validated and validation is not None:

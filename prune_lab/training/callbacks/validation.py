@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,11 @@ from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
+from prune_lab.training.checkpoint import BEST, LAST
+from prune_lab.training.files import append_line, drop_lines_after, replace_copy, replace_text
 from prune_lab.training.module import TranslationModule
 
-LAST, BEST = "last.ckpt", "best.ckpt"
+NOTES, HYPOTHESES = "validation.jsonl", "validation_hypotheses.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +32,23 @@ class ScoreSettings:
 
 
 class Validation(pl.Callback):
-    """Every so many updates and at the end: loss, BLEU by decoding, the checkpoints `last.ckpt` and `best.ckpt`, and the early stop.
+    """Every so many updates and at the end: loss, BLEU by decoding, `last.ckpt`, `best.ckpt`, and the early stop.
 
-    The weight average is in force while it validates, since it is what is exported. `best` is by validation BLEU (the latest of equal ones).
+    The weight average is in force while it validates, since it is what is exported. `best` is by validation BLEU (the
+    latest of equal ones). One process decodes while the others wait for what it found.
 
     Args:
         corpus: validation text.
         encoded: the same, encoded.
-        directory: where the checkpoints and `validation.jsonl` go.
+        directory: where the checkpoints, `validation.jsonl` and the hypotheses of the best validation go.
         every: updates between validations.
         options: how to decode.
         scoring: how to score.
         max_tokens: token budget of the batches for the loss.
         patience: validations without a better BLEU after which training stops; None to go on.
+
+    Raises:
+        ValueError: `every` or `patience` below 1.
     """
 
     def __init__(
@@ -61,7 +65,7 @@ class Validation(pl.Callback):
     ) -> None:
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ValueError(f"training.validate_every: {every!r}; allowed are whole numbers from 1")
-        if patience is not None and patience < 1:
+        if patience is not None and (isinstance(patience, bool) or not isinstance(patience, int) or patience < 1):
             raise ValueError(f"training.patience: {patience!r}; allowed are whole numbers from 1, or null")
         self._corpus, self._encoded, self._directory = corpus, encoded, Path(directory)
         self._every, self._options, self._scoring, self._patience = every, options, scoring, patience
@@ -73,6 +77,15 @@ class Validation(pl.Callback):
         self.num_worse = 0
         self.last_figures: dict[str, float] = {}
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that stopped early stays so when it is started again."""
+        trainer.should_stop |= self._out_of_patience()
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Forget notes of validations that a resumed run does again."""
+        if trainer.is_global_zero:
+            drop_lines_after(self._directory / NOTES, trainer.global_step)
+
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Validate when it is time."""
         if trainer.global_step % self._every == 0 or trainer.global_step == trainer.max_steps:
@@ -80,32 +93,49 @@ class Validation(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A run that a time limit stopped is validated as it stands."""
-        if trainer.global_step > self.last_update:
-            self._validate(trainer, pl_module)
+        self._validate(trainer, pl_module)
 
     def _validate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
         update = trainer.global_step
         if update == self.last_update:
             return
-        self.last_update = update
-        figures, hypotheses = self._measure(pl_module)
-        self.last_figures, self.last_bleu = figures, figures["bleu"]
+        # All processes hold the figures, so that all come to the same decisions.
+        figures, hypotheses = self._measure(pl_module) if trainer.is_global_zero else ({}, [])
+        figures = trainer.strategy.broadcast(figures)
+        better = self._take(update, figures)
+        for logger in trainer.loggers:
+            logger.log_metrics({f"validation/{name}": value for name, value in figures.items()}, step=update)
+        if trainer.is_global_zero:
+            search = "greedy" if self._options.beam_size == 1 else f"beam {self._options.beam_size}"
+            append_line(self._directory / NOTES, {"update": update, **figures, "search": search})
+        self._save(trainer, hypotheses if better else None)
+        if self._out_of_patience():
+            trainer.should_stop = True
+
+    def _take(self, update: int, figures: dict[str, float]) -> bool:
+        """Note the figures; whether they are the best."""
+        self.last_update, self.last_figures, self.last_bleu = update, figures, figures["bleu"]
         better = self.best_bleu is None or figures["bleu"] >= self.best_bleu
         self.num_worse = 0 if better else self.num_worse + 1
         if better:
             self.best_bleu, self.best_update = figures["bleu"], update
-        for logger in trainer.loggers:
-            logger.log_metrics({f"validation/{name}": value for name, value in figures.items()}, step=update)
-        if trainer.is_global_zero:
-            self._note(update, figures)
+        return better
+
+    def _save(self, trainer: pl.Trainer, best_hypotheses: list[str] | None) -> None:
+        """Write `last.ckpt`, and `best.ckpt` where there are hypotheses of it; files move to their places whole."""
+        last, temporary = self._directory / LAST, self._directory / f".{LAST}.part"
         # All processes take part in saving, whatever they hold of the state.
-        trainer.save_checkpoint(self._directory / LAST)
-        if better and trainer.is_global_zero:
-            _copy(self._directory / LAST, self._directory / BEST)
-            (self._directory / "validation_hypotheses.txt").write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8", newline="\n")
-        if self._patience is not None and self.num_worse >= self._patience:
-            trainer.should_stop = True
+        trainer.save_checkpoint(temporary, weights_only=False)
+        if trainer.is_global_zero:
+            os.replace(temporary, last)
+            if best_hypotheses is not None:
+                replace_copy(last, self._directory / BEST)
+                replace_text(self._directory / HYPOTHESES, "".join(f"{line}\n" for line in best_hypotheses))
+        trainer.strategy.barrier()
+
+    def _out_of_patience(self) -> bool:
+        return self._patience is not None and self.num_worse >= self._patience
 
     def _measure(self, module: TranslationModule) -> tuple[dict[str, float], list[str]]:
         model, average = module.model, module.average
@@ -120,14 +150,7 @@ class Validation(pl.Callback):
             model.train()
             if average is not None:
                 average.swap()
-        scoring = self._scoring
-        scores = score(
-            hypotheses,
-            self._corpus.targets,
-            tokenize=scoring.tokenize,
-            lowercase=scoring.lowercase,
-            target_language=scoring.target_language,
-        )
+        scores = score(hypotheses, self._corpus.targets, **asdict(self._scoring))
         return {"bleu": scores.bleu, "chrf": scores.chrf, "nll": nll, "remaining_heads": num_open}, hypotheses
 
     @torch.inference_mode()
@@ -135,15 +158,10 @@ class Validation(pl.Callback):
         """Negative log-likelihood per target token, in nats."""
         total, num_tokens = 0.0, 0
         for indices in self._batches:
-            batch = self._encoded.batch(indices).to(module.device)
-            total += float(module.loss(batch)[1])
+            batch = self._encoded.batch(indices)
+            total += float(module.loss(batch.to(module.device))[1])
             num_tokens += batch.num_target_tokens
         return total / num_tokens
-
-    def _note(self, update: int, figures: dict[str, float]) -> None:
-        line = {"update": update, **figures, "search": "greedy" if self._options.beam_size == 1 else f"beam {self._options.beam_size}"}
-        with (self._directory / "validation.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
 
     def state_dict(self) -> dict[str, Any]:
         """Best and last results."""
@@ -151,17 +169,6 @@ class Validation(pl.Callback):
         return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The inverse of `state_dict`; notes of updates after the checkpoint are taken out."""
-        self.best_bleu, self.best_update = state_dict["best_bleu"], state_dict["best_update"]
-        self.last_bleu, self.last_update, self.num_worse = state_dict["last_bleu"], state_dict["last_update"], state_dict["num_worse"]
-        path = self._directory / "validation.jsonl"
-        if path.exists():
-            lines = [line for line in path.read_text(encoding="utf-8").splitlines() if json.loads(line)["update"] <= self.last_update]
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file so that the target is whole at any moment."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.copyfile(source, temporary)
-    os.replace(temporary, target)
+        """The inverse of `state_dict`."""
+        for name, value in state_dict.items():
+            setattr(self, name, value)

@@ -52,7 +52,9 @@ def wandb_run(
     if offline is None:
         offline = os.environ.get("WANDB_MODE") == "offline" or not has_key()
     if not offline and not has_key():
-        raise ValueError("logger.wandb.offline: false without a key; set WANDB_API_KEY, or leave it null to log offline")
+        raise ValueError(
+            "logger.wandb.offline: false without a key; set WANDB_API_KEY, or leave it null to log offline"
+        )
     directory = Path(directory)
     # wandb looks at this before anything else, and asks for a key on a terminal where it is not set.
     os.environ["WANDB_MODE"] = "offline" if offline else "online"

@@ -1,0 +1,115 @@
+"""Gates as they train: how many a weight closes, when a user is warned, and what the evaluated model is."""
+
+import json
+import warnings
+
+import pytest
+import torch
+
+from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.generate import translate_lines
+from prune_lab.gates.penalty import L0Penalty
+from prune_lab.heads import HeadMask
+from prune_lab.pruning.surgery import mask_heads, prune_heads
+from prune_lab.training.checkpoint import load_model
+
+
+def num_open(model) -> int:
+    return sum(map(len, model.open_heads().values()))
+
+
+@pytest.fixture(scope="module")
+def pruned_run(task, train, tmp_path_factory):
+    """A run whose weight closes some of the 24 gates."""
+    directory = tmp_path_factory.mktemp("medium")
+    model = task.model(gated=True, dropout=0.1)
+    penalty = L0Penalty(weight=0.05)
+    result = train(model, directory, max_steps=40, penalty=penalty, gate_learning_rate=0.3, keep="last")
+    return result.model, directory
+
+
+def test_b1_a_medium_weight_closes_some_gates(pruned_run):
+    model, directory = pruned_run
+    assert 0 < num_open(model) < 24
+    rows = [json.loads(line) for line in (directory / "gates.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["update"] for row in rows] == [10, 20, 30, 40]
+    assert rows[-1]["open"] == num_open(model)
+    assert rows[-1]["p_open"] == {site: gate.p_open().tolist() for site, gate in model.gates().items()}
+    assert rows[0]["open"] > rows[-1]["open"]
+
+
+def test_b1_a_huge_weight_closes_all_gates(task, train, tmp_path):
+    model = task.model(gated=True)
+    train(model, tmp_path, penalty=L0Penalty(weight=100.0), gate_learning_rate=0.5, keep="last")
+    assert num_open(model) == 0
+    assert all((gate.p_open() < 0.2).all() for gate in model.gates().values())
+
+
+def test_b1_weight_0_is_no_penalty(task, train, tmp_path):
+    def trained(penalty):
+        model = task.model(gated=True, dropout=0.1)
+        return train(model, tmp_path / str(penalty is None), penalty=penalty, keep="last").model.state_dict()
+
+    torch.testing.assert_close(trained(L0Penalty(weight=0)), trained(None), rtol=0, atol=0)
+
+
+def test_b1_gates_that_stay_put_under_a_penalty_are_told(task, train, tmp_path):
+    with pytest.warns(UserWarning, match="24 gates were open at the last 5 looks") as caught:
+        penalty = L0Penalty(weight=1e-7)
+        train(
+            task.model(gated=True),
+            tmp_path,
+            max_steps=8,
+            validate_every=1,
+            penalty=penalty,
+            gate_learning_rate=1e-6,
+        )
+    (message,) = [str(entry.message) for entry in caught if "gates were open" in str(entry.message)]
+    assert "penalty.weight 1e-07" in message and "gates.learning_rate 1e-06" in message and "\n" not in message
+
+
+@pytest.mark.parametrize("weight", [None, 0.0])
+def test_b1_without_a_penalty_nobody_expects_gates_to_move(task, train, tmp_path, weight):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*gates were open.*")
+        penalty = None if weight is None else L0Penalty(weight=weight)
+        train(task.model(gated=True), tmp_path, max_steps=6, validate_every=1, penalty=penalty)
+
+
+def test_b1_the_warning_counts_gates_and_not_other_heads(task, train, tmp_path):
+    model = task.model()
+    model.add_gates("hard_concrete", kinds=["encoder.self"])
+    with pytest.warns(UserWarning, match="8 gates were open at the last 5 looks"):
+        penalty = L0Penalty(weight=1e-7)
+        train(model, tmp_path, max_steps=5, validate_every=1, penalty=penalty, gate_learning_rate=1e-6)
+
+
+def test_b2_two_evaluations_of_one_checkpoint_are_identical(task, pruned_run):
+    _, directory = pruned_run
+    model = load_model(directory / "last.ckpt")
+    options = DecodingOptions(beam_size=2)
+    state = torch.get_rng_state()
+    one, two = (translate_lines(model, task.data.validation.sources, options) for _ in range(2))
+    assert (one.lines, one.scores) == (two.lines, two.scores)
+    assert torch.equal(torch.get_rng_state(), state)
+    other = translate_lines(load_model(directory / "last.ckpt"), task.data.validation.sources, options)
+    assert other.scores == one.scores
+
+
+def test_b2_gated_masked_and_pruned_models_translate_alike(task, pruned_run):
+    model, _ = pruned_run
+    mask = HeadMask.keeping(model.open_heads(), model)
+    masked, pruned = mask_heads(model, mask), prune_heads(model, mask, keep_gates=False)
+    assert num_open(masked) == num_open(pruned) == num_open(model)
+    for beam_size in (1, 4):
+        options = DecodingOptions(beam_size=beam_size)
+        lines = [translate_lines(m, task.data.validation.sources, options).lines for m in (model, masked, pruned)]
+        assert lines[0] == lines[1] == lines[2]
+
+
+def test_remaining_heads_are_those_of_the_model_that_is_validated(task, train, tmp_path):
+    model = task.model(gated=True)
+    penalty = L0Penalty(weight=0.5)
+    train(model, tmp_path, penalty=penalty, gate_learning_rate=0.3, average_decay=0.9, keep="last")
+    row = json.loads((tmp_path / "validation.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+    assert row["remaining_heads"] == num_open(model) == num_open(load_model(tmp_path / "last.ckpt"))
