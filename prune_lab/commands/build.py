@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prune_lab.commands.settings import decoding_options, model_source
+from prune_lab.commands.settings import decoding_options
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
@@ -18,39 +18,25 @@ if TYPE_CHECKING:
     from prune_lab.gates.penalty import L0Penalty
     from prune_lab.model.config import ModelConfig
     from prune_lab.model.transformer import Transformer
+    from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import FitSettings, Seeds
 
-REPORT_SPLITS = (None, "validation", "test")
+# Keys of `training` that are not about `fit`.
+_NOT_OF_FIT = ("freeze", "keep")
 
 
-def check_training(config: Mapping[str, Any]) -> Splits:
-    """What can be wrong with a training command before torch is imported: files, gates without a weight, splits.
+def read_splits(config: Mapping[str, Any], names: Sequence[str | None]) -> Splits:
+    """The corpora of the data configuration, these of them read now, so that an empty one is told before the work.
 
-    Raises:
-        FileNotFoundError: a file or an export is missing.
-        ValueError: names the key, the value and what is allowed.
+    Args:
+        config: of the command.
+        names: of the splits; None names none.
     """
-    splits = load_splits(config["data"])
-    for split in ("train", "validation"):
-        if split not in splits.available:
-            raise ValueError(f"data.{split}: not set; training needs data.train and data.validation")
-    gates, weight = config["gates"]["name"], config["penalty"]["weight"]
-    if gates is not None and weight is None:
-        raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
-    if config["init_from"] is not None:
-        model_source(config["init_from"], "init_from")
-    if gates is None and weight is not None and config["init_from"] is None:
-        raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")
-    check_report_split(config["report_split"], splits)
+    splits = load_splits(config["data"], check=())
+    for name in names:
+        if name is not None:
+            getattr(splits, name)
     return splits
-
-
-def check_report_split(split: str | None, splits: Splits) -> None:
-    """ValueError when there is no such split."""
-    if split not in REPORT_SPLITS:
-        raise ValueError(f"report_split: {split!r}; allowed are validation, test and null")
-    if split is not None and split not in splits.available:
-        raise ValueError(f"report_split: {split}; data has {', '.join(splits.available)}")
 
 
 def instantiate(node: Any, **more: Any) -> Any:
@@ -78,44 +64,65 @@ def build_config(config: Mapping[str, Any], tokenizer: Tokenizer) -> ModelConfig
 
 
 def build_model(config: Mapping[str, Any], splits: Splits) -> Transformer:
-    """The model to train: new, or from `init_from`; with the gates of the configuration and its frozen parts."""
+    """A new model with its tokenizer."""
     import torch
 
     from prune_lab.model.transformer import Transformer
-    from prune_lab.training.checkpoint import load_model
+
+    tokenizer = build_tokenizer(config["tokenizer"], splits)
+    model_config = build_config(config, tokenizer)
+    torch.manual_seed(config["seeds"]["model"])
+    model = Transformer(model_config)
+    model.tokenizer = tokenizer
+    return model
+
+
+def prepare(model: Transformer, config: Mapping[str, Any]) -> None:
+    """Put the gates of the configuration on a model and freeze its parts, in place."""
     from prune_lab.training.parameters import freeze
 
-    if config["init_from"] is not None:
-        model = load_model(model_source(config["init_from"], "init_from"))
-        if model.tokenizer is None:
-            raise ValueError(f"init_from={config['init_from']}: it has no tokenizer, and training needs the one it was made with")
-    else:
-        tokenizer = build_tokenizer(config["tokenizer"], splits)
-        model_config = build_config(config, tokenizer)
-        torch.manual_seed(config["seeds"]["model"])
-        model = Transformer(model_config)
-        model.tokenizer = tokenizer
     gates = config["gates"]
     if gates["name"] is not None:
         model.add_gates(gates["name"], gates["kinds"], gates["options"])
     freeze(model, config["training"]["freeze"])
-    return model
 
 
 def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
-    """How to train."""
+    """How to train.
+
+    Raises:
+        ValueError: a setting that cannot work, as far as that can be told without training.
+    """
     from prune_lab.training.fit import FitSettings
 
-    training = {key: value for key, value in config["training"].items() if key not in ("freeze", "keep")}
-    return FitSettings(
-        optimizer=instantiate(config["optimizer"]),
+    settings = FitSettings(
+        optimizer=build_optimizer(config),
         schedule=instantiate(config["scheduler"]),
         trainer=config["trainer"],
         validation_decoding=decoding_options(config["validation_decoding"]),
         gate_learning_rate=config["gates"]["learning_rate"],
         keep=keep,
-        **training,
+        **{key: value for key, value in config["training"].items() if key not in _NOT_OF_FIT},
     )
+    settings.check()
+    return settings
+
+
+def build_optimizer(config: Mapping[str, Any]) -> Any:
+    """A function from parameter groups to the optimiser.
+
+    Raises:
+        ValueError: arguments that the optimiser does not take.
+    """
+    import torch
+
+    make = instantiate(config["optimizer"])
+    try:
+        make([torch.nn.Parameter(torch.zeros(1))])
+    except (TypeError, ValueError, RuntimeError) as error:
+        name = str(config["optimizer"].get("_target_", "")).rpartition(".")[2]
+        raise ValueError(f"optimizer: {name} refuses its arguments ({' '.join(str(error).split())})") from error
+    return make
 
 
 def build_penalty(config: Mapping[str, Any], model: Transformer) -> L0Penalty | None:
@@ -123,11 +130,20 @@ def build_penalty(config: Mapping[str, Any], model: Transformer) -> L0Penalty | 
     from prune_lab.gates.penalty import L0Penalty
 
     penalty = config["penalty"]
-    if not model.gates() or penalty["weight"] is None:
-        if penalty["weight"] is not None:
-            raise ValueError(f"penalty.weight: {penalty['weight']}, but the model has no gates; set gates=hard_concrete")
+    if penalty["weight"] is None:
         return None
+    if not model.gates():
+        raise ValueError(f"penalty.weight: {penalty['weight']}, but the model has no gates; set gates=hard_concrete")
     return L0Penalty(**penalty)
+
+
+def build_scoring(splits: Splits) -> ScoreSettings:
+    """How translations of these corpora are scored."""
+    from prune_lab.training.callbacks.validation import ScoreSettings
+
+    return ScoreSettings(
+        tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
+    )
 
 
 def build_seeds(config: Mapping[str, Any]) -> Seeds:

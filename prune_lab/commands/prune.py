@@ -5,37 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prune_lab.commands import build
+from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import decoding_options, model_source
+from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.data.splits import load_splits
 
 GATE_EVALUATIONS = ("round", "fraction", "keep")
 
 
 def check(config: dict[str, Any]) -> None:
-    """Files and settings, before torch is imported."""
+    """Files and settings, before Lightning is imported."""
     splits = load_splits(config["data"])
+    whole_number(config["trainer"]["max_steps"], "trainer.max_steps", at_least=0)
+    checks.check_available(splits, ("train", "validation") if config["trainer"]["max_steps"] else ("train",), "pruning")
+    checks.check_report_split(config["report_split"], splits)
     model_source(config["export"])
-    build.check_report_split(config["report_split"], splits)
-    decoding_options(config["decoding"])
     if config["gate_evaluation"] not in GATE_EVALUATIONS:
         raise ValueError(f"gate_evaluation: {config['gate_evaluation']!r}; allowed are {', '.join(GATE_EVALUATIONS)}")
     if (config["budgets"] is None) == (config["shares"] is None):
-        raise ValueError("budgets and shares: allowed is one of them: budgets=[24,12], budgets=auto or shares=[0.5,0.25]")
+        raise ValueError(
+            "budgets and shares: allowed is one of them: budgets=[24,12], budgets=auto or shares=[0.5,0.25]"
+        )
+    if config["scoring_sentences"] is not None:
+        whole_number(config["scoring_sentences"], "scoring_sentences")
+    whole_number(config["training"]["max_tokens"], "training.max_tokens")
+    if config["speed"] is not None:
+        whole_numbers(config["speed"], "speed", SPEED)
+    checks.check_run(config, splits)
 
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Score, cut, recover where that is wanted, export and measure."""
     from prune_lab.study.cut import CutSettings, cut_model
-    from prune_lab.training.checkpoint import load_model
 
-    source = model_source(config["export"])
+    splits = build.read_splits(config, (config["report_split"],))
+    model, before = origin.load(config["export"], "export")
     cut_model(
-        load_model(source),
+        model,
         CutSettings(
-            source=source,
-            splits=load_splits(config["data"], check=()),
+            splits=splits,
             budgets=config["budgets"],
             shares=config["shares"],
             criterion=build.instantiate(config["criterion"]),
@@ -50,6 +58,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
             speed=config["speed"],
             seed=config["seed"],
             seeds=build.build_seeds(config),
+            base_hash=before.base_hash,
+            updates=before.updates,
             config=config,
             callbacks=lambda: build.build_callbacks(config),
             loggers=build.logger_factory(config),

@@ -5,37 +5,47 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prune_lab.commands import build
+from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import decoding_options
+from prune_lab.commands.settings import decoding_options, model_source
 from prune_lab.data.splits import load_splits
 
 
 def check(config: dict[str, Any]) -> None:
     """Files and settings, before Lightning is imported."""
-    build.check_training(config)
+    splits = load_splits(config["data"])
+    checks.check_available(splits, ("train", "validation"), "training")
+    checks.check_report_split(config["report_split"], splits)
+    source = config["init_from"]
+    if source is not None:
+        model_source(source, "init_from")
+    checks.check_gates(config["gates"], config["penalty"], may_have_gates=source is not None)
+    checks.check_run(config, splits)
+    if source is None:
+        checks.check_model(config)
 
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Train, export, and measure the export on the split that the record is about."""
     from prune_lab.data.batching import EncodedCorpus
     from prune_lab.evaluation.evaluate import record_export
-    from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import TrainingData, fit
 
-    splits = load_splits(config["data"], check=())
-    model = build.build_model(config, splits)
+    splits = build.read_splits(config, ("train", "validation", config["report_split"]))
+    if config["init_from"] is None:
+        model, before = build.build_model(config, splits), origin.Origin()
+    else:
+        model, before = origin.load(config["init_from"], "init_from")
+    build.prepare(model, config)
     penalty = build.build_penalty(config, model)
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
-    seeds = build.build_seeds(config)
-    scoring = ScoreSettings(tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language)
     train = EncodedCorpus.encode(model.tokenizer, splits.train.pairs)  # type: ignore[arg-type]
     result = fit(
         model,
-        TrainingData(train=train, validation=splits.validation, scoring=scoring),
+        TrainingData(train=train, validation=splits.validation, scoring=build.build_scoring(splits)),
         build.build_settings(config, keep=keep),
         directory=directory,
-        seeds=seeds,
+        seeds=build.build_seeds(config),
         penalty=penalty,
         callbacks=build.build_callbacks(config),
         loggers=build.build_loggers(config, directory),
@@ -44,20 +54,27 @@ def run(config: dict[str, Any], directory: Path) -> None:
     result.model.save_pretrained(export)
     print(f"export: {export}")
     if config["report_split"] is not None:
-        gated = bool(result.model.gates())
-        record_export(
+        settings = {
+            "updates": before.updates + result.num_updates,
+            "init_from": before.source,
+            "penalty_weight": config["penalty"]["weight"],
+            "frozen": config["training"]["freeze"] or None,
+        }
+        record = record_export(
             export,
             directory,
             corpus=getattr(splits, config["report_split"]),
             splits=splits,
             options=decoding_options(config["decoding"]),
-            method=config["gates"]["name"] or ("hard_concrete" if gated else "unpruned"),
+            method=before.method_after(result.model),
             seed=config["seed"],
-            settings={"penalty_weight": config["penalty"]["weight"], "updates": result.num_updates},
+            settings={key: value for key, value in settings.items() if value is not None},
             seeds=config["seeds"],
             validation_bleu=result.validation_bleu,
+            base_hash=before.base_hash,
             config=config,
         )
+        print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")
 
 
 main = command("train", run, check=check)

@@ -56,7 +56,8 @@ summary { cursor: pointer; font-weight: 600; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1.25rem; margin: 0.5rem 0; font-size: 0.92rem; }
 dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
 @media print { :root { --page: #fff; --soft: #f6f6f6; } body { font-size: 10pt; } main { max-width: none; padding: 0; }
-  .card, .tile, figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } .scroll { overflow: visible; break-inside: auto; }
+  .card, .tile, figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .scroll { overflow: visible; break-inside: auto; }
   table { font-size: 7.5pt; } th, td { padding: 0.15rem 0.3rem; } .tile b { font-size: 14pt; } }
 """
 

@@ -6,27 +6,28 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytorch_lightning import Callback
-from pytorch_lightning.loggers.logger import Logger
-
-from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
+from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.evaluate import record_export
-from prune_lab.heads import HeadScores
-from prune_lab.model.storage import weights_hash
+from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
-from prune_lab.pruning.surgery import fold_fractions
+from prune_lab.pruning.surgery import fold_fractions, prune_heads
 from prune_lab.results.files import write_atomically
+from prune_lab.study.setup import scoring_batches
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
+
+if TYPE_CHECKING:
+    from pytorch_lightning import Callback
+    from pytorch_lightning.loggers.logger import Logger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +35,14 @@ class CutSettings:
     """How to cut.
 
     Attributes:
-        source: where the model came from, for records.
         splits: training text for scores and recovery, validation text for recovery, and the split of the records.
         budgets: heads to keep, or `auto`.
         shares: or shares of the live heads.
         criterion: what heads are worth.
         selection: scope and floor.
         schedule: one cut or several.
-        gate_evaluation: of a gated model: `round` takes the gates off, `fraction` folds them into W_O, `keep` leaves them.
+        gate_evaluation: of a gated model: `round` takes the gates off, `fraction` folds them into W_O, `keep` leaves
+            them.
         scoring_sentences: training sentences that the criterion looks at; None for all.
         max_tokens: token budget of the batches.
         recovery: training after each cut, or None.
@@ -50,12 +51,13 @@ class CutSettings:
         speed: see `prune_lab.evaluation.efficiency.measure_decoding`; None for no measurement.
         seed: of the run.
         seeds: of the recovery.
+        base_hash: hash of the weights of the base model, for records.
+        updates: how long the model was trained before, for records.
         config: the full configuration, for records.
         callbacks: makes more Lightning callbacks.
         loggers: makes more Lightning loggers for a run in a directory.
     """
 
-    source: str
     splits: Splits
     budgets: Any
     shares: Any
@@ -71,6 +73,8 @@ class CutSettings:
     speed: dict[str, Any] | None
     seed: int
     seeds: Seeds
+    base_hash: str | None
+    updates: int
     config: dict[str, Any]
     callbacks: Callable[[], Sequence[Callback]]
     loggers: Callable[[Path], Sequence[Logger]]
@@ -79,13 +83,18 @@ class CutSettings:
 def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> None:
     """Write `directory/N-heads/export` for each budget, with a record where one is wanted, and print a line for each.
 
+    Args:
+        model: with its tokenizer; stays as it is.
+        settings: how.
+        directory: where to.
+
     Raises:
-        ValueError: budgets out of range, no gates where they are needed, or no tokenizer.
+        ValueError: budgets out of range, or no gates where they are needed.
     """
-    if model.tokenizer is None:
-        raise ValueError(f"export={settings.source}: it has no tokenizer, and scores are measured on text")
     budgets = parse_budgets(settings.budgets, settings.shares, model=model)
-    cutter = _Cutter(model, settings, directory)
+    if settings.gate_evaluation == "fraction":
+        fold_fractions(model)  # for its message about a model without such gates
+    cutter = _Cutter(model, settings, directory, by_keep_rule=budgets == AUTO)
     points = prune_to(
         model,
         budgets,
@@ -96,23 +105,28 @@ def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> Non
         keep_gates=settings.gate_evaluation != "round",
     )
     for point in points:
-        cutter.export(point, budgets == AUTO)
+        cutter.export(point)
 
 
 class _Cutter:
     """Scores, recovers and exports the points of one model."""
 
-    def __init__(self, model: Transformer, settings: CutSettings, directory: Path) -> None:
+    def __init__(self, model: Transformer, settings: CutSettings, directory: Path, *, by_keep_rule: bool) -> None:
         self._settings, self._directory = settings, directory
         self._tokenizer: Any = model.tokenizer
-        self._base_hash = weights_hash(model)
-        self._gated = bool(model.gates())
+        self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
+        self._name = "gates" if by_keep_rule else settings.criterion.name
         self._encoded: EncodedCorpus | None = None
+        self._recovered = 0
         self._result: FitResult | None = None
 
     def score(self, model: Transformer) -> HeadScores:
         """Score on training text and keep the scores as a file."""
-        scores = score_heads(model, self._batches() if self._settings.criterion.needs_batches else [], self._settings.criterion)
+        settings = self._settings
+        batches = []
+        if settings.criterion.needs_batches:
+            batches = scoring_batches(self._train(), settings.scoring_sentences, settings.max_tokens)
+        scores = score_heads(model, batches, settings.criterion)
         content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
         write_atomically(self._directory / f"scores-{scores.num_heads}-heads.json", json.dumps(content, indent=1))
         return scores
@@ -121,7 +135,7 @@ class _Cutter:
         """Train a cut model."""
         settings, splits = self._settings, self._settings.splits
         assert settings.recovery is not None
-        place = self._place(model)
+        place = self._place(sum(map(len, model.heads().values())))
         scoring = ScoreSettings(
             tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
         )
@@ -135,30 +149,33 @@ class _Cutter:
             loggers=settings.loggers(place),
             label=place.name,
         )
+        before = self._recovered if settings.schedule.rescores else 0
+        self._recovered = before + self._result.num_updates
         return self._result.model
 
-    def export(self, point: PrunedPoint, by_keep_rule: bool) -> None:
+    def export(self, point: PrunedPoint) -> None:
         """Write the export and the record of a point."""
-        settings, place = self._settings, self._place(point.model)
+        settings, place = self._settings, self._place(point.budget)
         model = self._settled(point.model)
         export = place / "export"
         model.save_pretrained(export)
         line = f"{point.budget} heads: {export}"
         if settings.report_split is not None:
-            name = "gates" if by_keep_rule else settings.criterion.name
+            recovered = {"updates": settings.updates + self._recovered, "recovery_updates": self._recovered}
             record = record_export(
                 export,
                 place,
                 corpus=getattr(settings.splits, settings.report_split),
                 splits=settings.splits,
                 options=settings.decoding,
-                method=f"{name}+recovery" if self._result else name,
+                method=f"{self._name}+recovery" if self._result else self._name,
                 seed=settings.seed,
-                settings={**point.settings, "recovery_updates": self._result.num_updates if self._result else 0},
+                label=f"{self._name}, {point.budget} heads",
+                settings={**point.settings, **recovered, "budget": point.budget},
                 seeds=asdict(settings.seeds),
                 validation_bleu=self._result.validation_bleu if self._result else None,
-                base_hash=self._base_hash,
-                gate_evaluation=settings.gate_evaluation if self._gated and settings.gate_evaluation != "keep" else None,
+                base_hash=settings.base_hash,
+                gate_evaluation=self._evaluation,
                 speed=settings.speed,
                 config=settings.config,
             )
@@ -166,19 +183,16 @@ class _Cutter:
         print(line, flush=True)
 
     def _settled(self, model: Transformer) -> Transformer:
-        """The gates of a cut model as they are exported."""
-        return fold_fractions(model) if self._settings.gate_evaluation == "fraction" and model.gates() else model
+        """The gates of a cut model as they are exported; a head whose fraction is 0 is removed with its gate."""
+        if self._evaluation != "fraction" or not model.gates():
+            return model
+        folded = fold_fractions(model)
+        return prune_heads(folded, HeadMask.keeping({}, folded))
 
-    def _place(self, model: Transformer) -> Path:
-        return self._directory / f"{sum(map(len, model.heads().values()))}-heads"
+    def _place(self, num_heads: int) -> Path:
+        return self._directory / f"{num_heads}-heads"
 
     def _train(self) -> EncodedCorpus:
         if self._encoded is None:
             self._encoded = EncodedCorpus.encode(self._tokenizer, self._settings.splits.train.pairs)
         return self._encoded
-
-    def _batches(self) -> list[Batch]:
-        train = self._train()
-        count = min(len(train), self._settings.scoring_sentences or len(train))
-        lengths = train.source_lengths[:count], train.target_lengths[:count]
-        return [train.batch(indices) for indices in token_budget_batches(*lengths, self._settings.max_tokens)]

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import traceback
-from collections.abc import Callable, Mapping
+import logging
+import os
 from pathlib import Path
-from typing import Any
 
+from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.results.collect import collect
-from prune_lab.results.files import write_atomically
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
 from prune_lab.results.table import text_table
+from prune_lab.study.identity import IDENTITY, check_identity
+from prune_lab.study.plan import Point
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
 
-IDENTITY = "study.json"
-# Keys that only add or leave out points; a study may go on with other ones.
-_FREE = ("output", "study.methods", "study.budgets", "study.seeds", "study.name", "logger", "callbacks", "hydra")
+TOKENIZER = "tokenizer.json"
+
+log = logging.getLogger(__name__)
 
 
 class StudyIncompleteError(RuntimeError):
@@ -28,7 +28,7 @@ class StudyIncompleteError(RuntimeError):
 def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     """Do every stage that is not done yet, then write the report.
 
-    A point that fails is recorded with its reason and the others go on; the same call later does it again.
+    A point that fails leaves a record with its reason, and the others go on; the same call later does it again.
 
     Args:
         setup: what to do.
@@ -42,63 +42,60 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
         StudyIncompleteError: after the report, when points failed.
     """
     directory = Path(directory)
-    check_identity(setup.config, directory)
+    is_new = check_identity(setup.config, setup.plan, directory)
     stages = Stages(setup, directory)
-    stages.base()
+    try:
+        _keep_tokenizer(setup.tokenizer, directory / TOKENIZER)
+        stages.base()
+    except ValueError:
+        if is_new and not (directory / "base").exists():
+            # Nothing was done yet: a setting that the training refuses is mended and the same command run again.
+            for name in (IDENTITY, TOKENIZER):
+                (directory / name).unlink(missing_ok=True)
+        raise
     stages.continued()
-    failed: list[str] = []
-    done: set[tuple[str, int]] = set()
-    for point in setup.plan.points():
-        if point.method.criterion is None:
-            _attempt(lambda point=point: stages.gated(point), point.name, failed)
-        elif (point.method.name, point.seed) not in done:
-            done.add((point.method.name, point.seed))
-            _attempt(
-                lambda point=point: list(stages.criterion(point.method, point.seed)), f"{point.method.name}-seed{point.seed}", failed
-            )
+    failed = [point.name for point in setup.plan.points() if not _succeeds(stages, point)]
     records = collect([directory])
     report = write_report(records, directory, title=f"Study {setup.plan.name}", configuration=setup.config)
     print()
     print(text_table(records))
     print(f"report: {report}")
     if failed:
-        raise StudyIncompleteError(f"{len(failed)} of the study's parts failed: {', '.join(failed)}; the same command tries them again")
+        names = ", ".join(failed)
+        raise StudyIncompleteError(f"{len(failed)} of the study's points failed: {names}; the same command tries again")
     return records
 
 
-def check_identity(config: Mapping[str, Any], directory: Path) -> None:
-    """Note what a study is about, or compare with what its directory says.
+def _keep_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
+    """Keep the tokenizer of all models of the study.
 
     Raises:
-        ValueError: names the first key that differs.
+        ValueError: the study has another one.
     """
-    wanted = {key: value for key, value in _flat(config).items() if not any(key == free or key.startswith(f"{free}.") for free in _FREE)}
-    path = directory / IDENTITY
     if not path.exists():
-        write_atomically(path, json.dumps(wanted, indent=1, default=str))
-        return
-    found = json.loads(path.read_text(encoding="utf-8"))
-    wanted = json.loads(json.dumps(wanted, default=str))
-    for key in sorted({*found, *wanted}):
-        if found.get(key) != wanted.get(key):
-            raise ValueError(f"{key}: {wanted.get(key)!r}, but {directory} holds a study with {found.get(key)!r}; choose another output=")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        tokenizer.save(temporary)
+        os.replace(temporary, path)
+    elif Tokenizer.load(path).hash != tokenizer.hash:
+        raise ValueError(f"{path}: the study has this tokenizer, not one with the hash {tokenizer.hash}")
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _attempt(stage: Callable[[], Any], name: str, failed: list[str]) -> None:
+def _succeeds(stages: Stages, point: Point) -> bool:
+    """Make a point, or leave a record of why it could not be made."""
     try:
-        stage()
+        stages.point(point)
     except Exception as error:
-        traceback.print_exc()
-        print(f"{name}: failed ({type(error).__name__}: {error}); going on", flush=True)
-        failed.append(name)
-
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        log.exception(f"{point.name}: failed ({reason}); going on")
+        settings = {"point": point.key, "penalty_weight": point.weight, "budget": point.budget}
+        record = Record(
+            method=point.method.name,
+            seed=point.seed,
+            label=point.label,
+            status="failed",
+            reason=reason,
+            settings={key: value for key, value in settings.items() if value is not None},
+        )
+        record.save(stages.place_of(point))
+        return False
+    return True

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pytorch_lightning import Callback
-from pytorch_lightning.loggers.logger import Logger
 
 from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
 from prune_lab.data.splits import Splits
@@ -21,8 +19,12 @@ from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 from prune_lab.study.plan import Plan, Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
-from prune_lab.training.fit import FitSettings, Seeds, TrainingData
+from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData
 from prune_lab.training.schedules import Trapezoid
+
+if TYPE_CHECKING:
+    from pytorch_lightning import Callback
+    from pytorch_lightning.loggers.logger import Logger
 
 
 def _none(directory: Path) -> Sequence[Logger]:
@@ -41,7 +43,6 @@ class StudySetup:
         base: how the base is trained.
         base_seeds: its seeds.
         decoding: how the test set is decoded.
-        gate_learning_rate: of gates.
         config: the full configuration, for records.
         callbacks: makes more Lightning callbacks for a run.
         loggers: makes more Lightning loggers for a run in a directory.
@@ -68,12 +69,20 @@ class StudySetup:
     def training_data(self) -> TrainingData:
         """Encoded training text and validation text."""
         splits = self.splits
-        scoring = ScoreSettings(tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language)
+        scoring = ScoreSettings(
+            tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
+        )
         encoded = EncodedCorpus.encode(self.tokenizer, splits.train.pairs)
         return TrainingData(train=encoded, validation=splits.validation, scoring=scoring)
 
     def tuned(self, *, updates: int, decay_updates: int, keep: str) -> FitSettings:
-        """How to go on training after the base, for so many updates of which the last bring the learning rate down to zero."""
+        """How to go on training after the base.
+
+        Args:
+            updates: how long.
+            decay_updates: the last of them, over which the learning rate falls to zero.
+            keep: see `FitSettings`.
+        """
         tuning: Tuning = self.plan.tuning
         warmup_updates = min(tuning.warmup_updates, updates // 2)
         schedule = Trapezoid(
@@ -92,7 +101,27 @@ class StudySetup:
         )
 
     def scoring_batches(self, data: EncodedCorpus) -> list[Batch]:
-        """Training text for criteria: the first sentences, in batches."""
-        count = min(len(data), self.plan.scoring_sentences or len(data))
-        sources, targets = data.source_lengths[:count], data.target_lengths[:count]
-        return [data.batch(indices) for indices in token_budget_batches(sources, targets, self.base.max_tokens)]
+        """Training text for criteria, see `scoring_batches`."""
+        return scoring_batches(data, self.plan.scoring_sentences, self.base.max_tokens)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a stage made.
+
+    Attributes:
+        model: to be exported.
+        result: how it was trained last, or None.
+        settings: for its record.
+    """
+
+    model: Transformer
+    result: FitResult | None
+    settings: dict[str, Any]
+
+
+def scoring_batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int) -> list[Batch]:
+    """The first sentences of a text in batches; all sentences when their number is None."""
+    count = min(len(data), num_sentences or len(data))
+    lengths = data.source_lengths[:count], data.target_lengths[:count]
+    return [data.batch(indices) for indices in token_budget_batches(*lengths, max_tokens)]

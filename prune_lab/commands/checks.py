@@ -1,0 +1,77 @@
+"""What can be wrong with the settings of commands that train, told before Lightning is imported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from prune_lab.commands.settings import decoding_options, whole_number
+from prune_lab.data.splits import Splits
+
+if TYPE_CHECKING:
+    from prune_lab.model.config import ModelConfig
+
+REPORT_SPLITS = (None, "validation", "test")
+_SEEDS = ("model", "data", "dropout", "gates")
+
+
+def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
+    """ValueError when a split that is needed is not set."""
+    for split in needed:
+        if split not in splits.available:
+            all_needed = f"{', '.join(f'data.{name}' for name in needed[:-1])} and data.{needed[-1]}"
+            raise ValueError(f"data.{split}: not set; {who} needs {all_needed}")
+
+
+def check_report_split(split: Any, splits: Splits) -> None:
+    """ValueError when there is no such split."""
+    if split not in REPORT_SPLITS:
+        raise ValueError(f"report_split: {split!r}; allowed are validation, test and null")
+    if split is not None and split not in splits.available:
+        raise ValueError(f"report_split: {split}; data has {', '.join(splits.available)}")
+
+
+def check_run(config: Mapping[str, Any], splits: Splits) -> None:
+    """Seeds, scoring, and both ways of decoding."""
+    from prune_lab.evaluation.scoring import bleu_metric
+
+    whole_number(config["seed"], "seed", at_least=0)
+    for name, seed in config["seeds"].items():
+        if name not in _SEEDS:
+            raise ValueError(f"unknown key seeds.{name}; allowed are {', '.join(_SEEDS)}")
+        whole_number(seed, f"seeds.{name}", at_least=0)
+    bleu_metric(tokenize=splits.score_tokenize)
+    decoding_options(config["decoding"])
+    decoding_options(config["validation_decoding"])
+
+
+def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_have_gates: bool) -> None:
+    """ValueError for gates without a weight, a weight without gates, or a weight that is no number from 0.
+
+    Args:
+        gates: the group of this name.
+        penalty: the group of this name.
+        may_have_gates: whether the model that training starts from may bring gates of its own.
+    """
+    weight = penalty["weight"]
+    if gates["name"] is not None and weight is None:
+        raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
+    if gates["name"] is None and weight is not None and not may_have_gates:
+        raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if weight is not None and not (is_number and 0 <= weight < math.inf):
+        raise ValueError(f"penalty.weight: {weight!r}; allowed are numbers from 0")
+    whole_number(penalty["warmup_updates"], "penalty.warmup_updates", at_least=0)
+
+
+def check_model(config: Mapping[str, Any]) -> ModelConfig:
+    """The configuration of the model as far as it does not depend on a tokenizer.
+
+    Raises:
+        ValueError: names the key, the value and what is allowed.
+    """
+    from prune_lab.model.config import ModelConfig
+
+    sizes = {"source_vocab_size": 8, "target_vocab_size": 8}
+    return ModelConfig.from_dict({**sizes, **config["model"], "attention": config["attention"]})

@@ -1,0 +1,139 @@
+"""Points of a study that are cut by a criterion: scores, cuts, and the training after each."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from prune_lab.heads import HeadScores
+from prune_lab.model.storage import load_export
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.criteria.registry import build_criterion, score_heads
+from prune_lab.pruning.schedule import Iterative, OneShot, Schedule, prune_to
+from prune_lab.pruning.selection import Selection
+from prune_lab.results.files import write_atomically
+from prune_lab.study.method import Method
+from prune_lab.study.plan import Point
+from prune_lab.study.setup import Made
+from prune_lab.training.fit import FitResult, Seeds
+
+if TYPE_CHECKING:
+    from prune_lab.study.stages import Stages
+
+SCORES = "scores"
+
+
+class Cutting:
+    """Cuts the base of a study.
+
+    Args:
+        stages: of the study.
+    """
+
+    def __init__(self, stages: Stages) -> None:
+        self._stages = stages
+        self._scores: dict[str, HeadScores] = {}
+
+    def cut(self, point: Point) -> Made:
+        """The model of a point: cut from the base in one shot, or step by step from the point before it."""
+        assert point.budget is not None
+        method, schedule = point.method, _schedule(point.method)
+        is_iterative = schedule.rescores
+        start, updates_before = self._before(point, point.budget) if is_iterative else (self._stages.base_model(), 0)
+        recovery = _Recovery(self._stages, point, self._updates(point, start, updates_before))
+        (pruned,) = prune_to(
+            start,
+            [point.budget],
+            score=lambda model: self._score(model, point, anew=is_iterative),
+            schedule=schedule,
+            selection=Selection(**self._stages.setup.plan.selection),
+            recover=recovery if method.recovery else None,
+        )
+        recovered = updates_before + recovery.num_updates
+        settings = {
+            **pruned.settings,
+            "point": point.key,
+            "budget": point.budget,
+            "updates": self._stages.base_updates + recovered,
+            "recovery_updates": recovered,
+        }
+        return Made(model=pruned.model, result=recovery.result, settings=settings)
+
+    def _before(self, point: Point, num_heads: int) -> tuple[Transformer, int]:
+        """The nearest point of the method with more heads that is done, or the base; and its updates after the base."""
+        larger = [budget for budget in self._stages.setup.plan.budgets_of(point.method) if budget > num_heads]
+        for budget in reversed(larger):
+            place = self._stages.place_of(Point(method=point.method, seed=point.seed, budget=budget))
+            record = self._stages.done(place)
+            if record is not None:
+                return load_export(place / "export"), int(record.settings["recovery_updates"])
+        return self._stages.base_model(), 0
+
+    def _updates(self, point: Point, start: Transformer, updates_before: int) -> list[int]:
+        """Updates after each cut from `start` to the point: its share of all cuts down to the smallest budget."""
+        total, schedule = self._stages.setup.plan.tuning.total_updates, _schedule(point.method)
+        num_heads = sum(start.original_heads().values())
+        targets, live = [], num_heads
+        for target in self._stages.setup.plan.budgets_of(point.method) if schedule.rescores else [point.budget or 0]:
+            targets += [target] * len(schedule.budgets(live, num_heads, target))
+            live = target
+        num_up_to_here = sum(target >= (point.budget or 0) for target in targets)
+        left = max(0, total * num_up_to_here // len(targets) - updates_before)
+        num_cuts = len(schedule.budgets(sum(map(len, start.heads().values())), num_heads, point.budget or 0))
+        return [left * (number + 1) // num_cuts - left * number // num_cuts for number in range(num_cuts)]
+
+    def _score(self, model: Transformer, point: Point, anew: bool) -> HeadScores:
+        """Score on training text and keep the scores as a file; all one-shot points of a seed share the same."""
+        stages, method = self._stages, point.method
+        name = f"{method.name}-seed{point.seed}"
+        if not anew and name in self._scores:
+            return self._scores[name]
+        start = time.monotonic()
+        options = {"seed": point.seed, **method.options} if method.criterion == "random" else method.options
+        criterion = build_criterion(method.criterion or "", **options)
+        batches = stages.setup.scoring_batches(stages.data.train) if criterion.needs_batches else []
+        scores = score_heads(model, batches, criterion)
+        print(f"{name}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
+        file = stages.directory / SCORES / f"{name}-{scores.num_heads}heads.json"
+        content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
+        write_atomically(file, json.dumps(content, indent=1))
+        self._scores[name] = scores
+        return scores
+
+
+class _Recovery:
+    """Trains on after each cut of a point.
+
+    Args:
+        stages: of the study.
+        point: what the cuts lead to.
+        updates: for each cut.
+    """
+
+    def __init__(self, stages: Stages, point: Point, updates: list[int]) -> None:
+        self._stages, self._point = stages, point
+        self._left = list(updates)
+        self.num_updates = 0
+        self.result: FitResult | None = None
+
+    def __call__(self, model: Transformer) -> Transformer:
+        stages, point, updates = self._stages, self._point, self._left.pop(0)
+        tuning = stages.setup.plan.tuning
+        num_heads = sum(map(len, model.heads().values()))
+        place = stages.place_of(point) / "recovery"
+        recovered, result = stages.recover(
+            model,
+            place if num_heads == point.budget else place / f"{num_heads}heads",
+            updates,
+            round(updates * tuning.recovery_updates / tuning.total_updates),
+            Seeds.all(point.seed),
+            f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
+        )
+        self.num_updates += updates
+        self.result = result or self.result
+        return recovered
+
+
+def _schedule(method: Method) -> Schedule:
+    return Iterative() if method.schedule == "iterative" else OneShot()

@@ -1,0 +1,192 @@
+"""A method of a study: what makes its models smaller, and how the study trains after the base.
+
+Both are made from plain data, and everything that can be wrong with them is said before anything is trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prune_lab.gates.registry import build_gate
+from prune_lab.heads import KINDS
+from prune_lab.pruning.criteria.registry import build_criterion
+from prune_lab.results.curves import UNPRUNED_METHODS
+from prune_lab.results.files import safe_name
+
+SCHEDULES = ("one_shot", "iterative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Training after the base, the same in length for every method that trains.
+
+    Attributes:
+        updates: updates with gates; without recovery for other methods.
+        recovery_updates: updates after the cut of a gated model, over which the learning rate falls to zero. Other
+            methods that recover, and the unpruned model that goes on, train for the sum of both with the same learning
+            rates.
+        learning_rate: of the plateau.
+        warmup_updates: at the start of each of the two.
+    """
+
+    updates: int
+    recovery_updates: int
+    learning_rate: float
+    warmup_updates: int = 20
+
+    def __post_init__(self) -> None:
+        check_whole("study.tuning.updates", self.updates, least=1)
+        check_whole("study.tuning.recovery_updates", self.recovery_updates)
+        check_whole("study.tuning.warmup_updates", self.warmup_updates)
+        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
+            raise ValueError(f"study.tuning.learning_rate: {self.learning_rate!r}; allowed are numbers above 0")
+
+    @property
+    def total_updates(self) -> int:
+        """Updates that a method may spend after the base."""
+        return self.updates + self.recovery_updates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One line of the curve.
+
+    Attributes:
+        name: of the line.
+        weights: penalty weights, for gates.
+        gates: `{"name", "kinds", "options"}`, for gates. With `options.evaluation` `fraction` the survivors of the keep
+            rule keep their fractions, folded into W_O; otherwise they count fully.
+        penalty_warmup_updates: updates over which the penalty's weight rises, for gates.
+        criterion: short name of the importance criterion, for the others.
+        options: of the criterion.
+        schedule: `one_shot`, or `iterative`: scores anew before each step and goes on from one budget to the next.
+        recovery: train after the cut, as long as the gates were. With `iterative` the updates are shared evenly among
+            all cuts, so that the point with the fewest heads has trained as long as the points of other methods.
+        budgets: heads to keep; those of the study when None.
+        seeds: of the runs; those of the study when None.
+    """
+
+    name: str
+    weights: tuple[float, ...] = ()
+    gates: dict[str, Any] | None = None
+    penalty_warmup_updates: int = 0
+    criterion: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    schedule: str = "one_shot"
+    recovery: bool = False
+    budgets: tuple[int, ...] | None = None
+    seeds: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        where = f"study.methods.{self.name}"
+        if not isinstance(self.name, str) or not self.name or safe_name(self.name) != self.name:
+            raise ValueError(f"{where}: allowed in names are letters, digits, '.', '_' and '-'")
+        if self.name in UNPRUNED_METHODS:
+            raise ValueError(
+                f"{where}: the name of an unpruned model; allowed are all but {', '.join(UNPRUNED_METHODS)}"
+            )
+        if (self.gates is None) == (self.criterion is None):
+            raise ValueError(f"{where}: allowed is one of gates and criterion, not both and not neither")
+        check_seeds(f"{where}.seeds", self.seeds)
+        if self.gates is not None:
+            self._check_gates(where, self.gates)
+        else:
+            self._check_criterion(where)
+
+    @property
+    def gate_evaluation(self) -> str | None:
+        """`round` or `fraction` for gates that can be either, else None."""
+        if self.gates is None:
+            return None
+        gate = build_gate(self.gates.get("name", "hard_concrete"), num_heads=1, options=self.gates.get("options") or {})
+        return getattr(gate, "evaluation", None)
+
+    def _check_gates(self, where: str, gates: Any) -> None:
+        check_keys(f"{where}.gates", gates, ("name", "kinds", "options"))
+        for key in ("criterion", "options", "recovery", "budgets"):
+            if getattr(self, key):
+                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with a criterion, not with gates")
+        kinds = gates.get("kinds", KINDS)
+        if not isinstance(kinds, list | tuple) or not kinds or not set(kinds) <= set(KINDS):
+            raise ValueError(f"{where}.gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
+        if not isinstance(gates.get("options") or {}, Mapping):
+            raise ValueError(f"{where}.gates.options: {gates['options']!r}; allowed is a mapping")
+        try:
+            _ = self.gate_evaluation
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        if not isinstance(self.weights, tuple) or not self.weights:
+            raise ValueError(f"{where}.weights: {self.weights!r}; allowed are lists of at least one penalty weight")
+        for weight in self.weights:
+            if not _is_number(weight) or not 0 <= weight < math.inf:
+                raise ValueError(f"{where}.weights: {weight!r}; allowed are numbers from 0")
+        check_whole(f"{where}.penalty_warmup_updates", self.penalty_warmup_updates)
+
+    def _check_criterion(self, where: str) -> None:
+        for key in ("weights", "penalty_warmup_updates"):
+            if getattr(self, key):
+                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with gates, not with a criterion")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"{where}.schedule: {self.schedule!r}; allowed are {', '.join(SCHEDULES)}")
+        if not isinstance(self.recovery, bool):
+            raise ValueError(f"{where}.recovery: {self.recovery!r}; allowed are true and false")
+        if not isinstance(self.options, Mapping):
+            raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
+        try:
+            build_criterion(self.criterion or "", **self.options)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+
+
+def fields_of(kind: type, values: Any, where: str, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The values for a dataclass with lists as tuples, once their keys are known to be right.
+
+    Args:
+        kind: a dataclass; `name` is not among the keys of a method.
+        values: plain data.
+        where: key of the configuration.
+        also: keys that are allowed as well.
+
+    Raises:
+        ValueError: no mapping, an unknown key, or a missing one.
+    """
+    fields = [entry for entry in dataclasses.fields(kind) if not (kind is Method and entry.name == "name")]
+    check_keys(where, values, [*(entry.name for entry in fields), *also])
+    for entry in fields:
+        is_needed = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
+        if is_needed and entry.name not in values:
+            raise ValueError(f"{where}.{entry.name} is not set; give it as {where}.{entry.name}=VALUE")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+def check_keys(where: str, values: Any, allowed: Sequence[str]) -> None:
+    """ValueError unless `values` is a mapping with no other keys."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: {values!r}; allowed is a mapping with the keys {', '.join(allowed)}")
+    for key in values:
+        if key not in allowed:
+            raise ValueError(f"unknown key {where}.{key}; allowed are {', '.join(allowed)}")
+
+
+def check_whole(key: str, value: Any, least: int = 0) -> None:
+    """ValueError unless the value is a whole number from `least`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {least}")
+
+
+def check_seeds(key: str, seeds: Any) -> None:
+    """ValueError unless there are no seeds of one's own, or a tuple of different whole numbers."""
+    if seeds is None:
+        return
+    are_numbers = isinstance(seeds, tuple) and all(isinstance(seed, int) and seed is not True for seed in seeds)
+    if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        shown = list(seeds) if isinstance(seeds, tuple) else seeds
+        raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

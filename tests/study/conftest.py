@@ -1,0 +1,73 @@
+"""Setups of tiny studies, made in Python: a model with six heads and a few updates for everything."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from prune_lab.data.splits import Splits, load_splits
+from prune_lab.data.tokenizer import Tokenizer
+from prune_lab.decoding.options import DecodingOptions
+from prune_lab.model.config import ModelConfig
+from prune_lab.study.plan import Plan
+from prune_lab.study.setup import StudySetup
+from prune_lab.training.fit import FitSettings, Seeds
+from prune_lab.training.schedules import constant
+
+SEARCH = {"max_length_a": 4, "max_length_b": 0.2}
+TUNING = {"updates": 4, "recovery_updates": 2, "learning_rate": 2e-3}
+
+
+@pytest.fixture(scope="session")
+def splits() -> Splits:
+    """A few sentences of the synthetic language pair."""
+    sizes = {split: {"num_pairs": num} for split, num in (("train", 120), ("validation", 6), ("test", 8))}
+    languages = {"source_language": "source", "target_language": "target"}
+    return load_splits(
+        {"name": "synthetic", "kind": "synthetic", "seed": 1, "score_tokenize": "none", **languages, **sizes}
+    )
+
+
+@pytest.fixture(scope="session")
+def tokenizer(splits: Splits) -> Tokenizer:
+    """Byte-pair encoding of both sides."""
+    return Tokenizer.train(splits.train.pairs, kind="bpe", joint=True, vocab_size=120)
+
+
+@pytest.fixture(scope="session")
+def model_config(tokenizer: Tokenizer) -> ModelConfig:
+    """One layer a stack, two heads a site: six heads."""
+    sizes = {"source_vocab_size": tokenizer.source_vocab_size, "target_vocab_size": tokenizer.target_vocab_size}
+    stacks = {"encoder_layers": 1, "decoder_layers": 1, "encoder_heads": 2, "decoder_heads": 2}
+    return ModelConfig(**sizes, **stacks, d_model=16, d_feed_forward=16, share_embeddings=True)
+
+
+@pytest.fixture(scope="session")
+def make_setup(splits: Splits, tokenizer: Tokenizer, model_config: ModelConfig) -> Callable[..., StudySetup]:
+    """`make_setup({"gradient": {"criterion": "gradient"}}, budgets=[4, 2])`: a setup with these methods."""
+
+    def make(methods: dict[str, Any], *, callbacks: Callable[[], Any] = list, **study: Any) -> StudySetup:
+        config = {"name": "tiny", "tuning": TUNING, "budgets": [4, 2], "methods": methods, **study}
+        return StudySetup(
+            plan=Plan.from_config(config, model_config.original_heads()),
+            splits=splits,
+            tokenizer=tokenizer,
+            model=model_config,
+            base=FitSettings(
+                optimizer=partial(torch.optim.Adam, lr=4e-3),
+                schedule=constant,
+                trainer={"accelerator": "cpu", "devices": 1, "max_steps": 4},
+                max_tokens=600,
+                validate_every=2,
+                validation_decoding=DecodingOptions(beam_size=1, **SEARCH),
+                gate_learning_rate=0.2,
+            ),
+            base_seeds=Seeds.all(1),
+            decoding=DecodingOptions(beam_size=2, **SEARCH),
+            config={"study": config, "seed": 1, "model": {"d_model": 16}},
+            callbacks=callbacks,
+        )
+
+    return make
