@@ -106,6 +106,7 @@ def fit(
         gate_seed=seeds.gates,
         log_every=settings.log_every,
         compile_options=settings.compile_options,
+        products=settings.products,
     )
     source = TranslationData(
         data.train,

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from prune_lab.attention.products import product_type
+
 _CHUNK = 512
 
 
@@ -46,7 +48,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
-        product = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+        product = product_type(hidden)
         exact = torch.promote_types(hidden.dtype, torch.float32)
         loss = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros_like(loss)

@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from prune_lab.attention.products import products_in
 from prune_lab.data.batching import Batch
 from prune_lab.data.datamodule import Window
 from prune_lab.gates.penalty import L0Penalty, expected_open
@@ -43,6 +44,7 @@ class TranslationModule(pl.LightningModule):
         gate_seed: seed of the gates' noise.
         log_every: updates between logged figures.
         compile_options: arguments of `torch.compile` for the training pass, or None to run it as it is.
+        products: type of the factors of matrix products, `float32` or `bfloat16`; validation stays in float32.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class TranslationModule(pl.LightningModule):
         gate_seed: int = 0,
         log_every: int = 50,
         compile_options: Mapping[str, Any] | None = None,
+        products: str = "float32",
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
+        self._products = products
         self.model = model
         self.average = None if average_decay is None else WeightAverage(model, average_decay)
         self._build_optimizer, self._schedule = optimizer, schedule
@@ -109,7 +113,8 @@ class TranslationModule(pl.LightningModule):
         nll = torch.zeros((), device=self.device)
         for number, batch in enumerate(window.batches):
             with self._unsynchronised(number < len(window.batches) - 1):
-                loss, batch_nll = self.loss(batch)
+                with products_in(self._products):
+                    loss, batch_nll = self.loss(batch)
                 # Processes average their gradients, hence the factor.
                 loss = loss * (self.trainer.world_size / num_tokens)
                 if number == 0 and self._penalty is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from prune_lab.attention.products import PRODUCTS
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
@@ -71,6 +72,8 @@ class FitSettings:
         patience: validations without a better BLEU before training stops, or None.
         validation_decoding: how validation decodes.
         gate_learning_rate: of the gates.
+        products: type of the factors of matrix products while training on the CPU, `float32` or `bfloat16`; see
+            `prune_lab.attention.products`.
         keep_freed_memory: see `prune_lab.training.allocator`.
         keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
             other, an early model with more open heads has the better BLEU, and is not what was asked for).
@@ -90,6 +93,7 @@ class FitSettings:
     patience: int | None = None
     validation_decoding: DecodingOptions = field(default_factory=lambda: DecodingOptions(beam_size=1))
     gate_learning_rate: float = 0.05
+    products: str = "float32"
     keep_freed_memory: bool = True
     keep: str = "best"
     log_every: int = 50
@@ -103,6 +107,8 @@ class FitSettings:
         """
         if self.keep not in KEEP:
             raise ValueError(f"training.keep: {self.keep!r}; allowed are {', '.join(KEEP)}")
+        if self.products not in PRODUCTS:
+            raise ValueError(f"training.products: {self.products!r}; allowed are {', '.join(PRODUCTS)}")
         _check_count("trainer.max_steps", self.trainer.get("max_steps", -1))
         _check_count("training.log_every", self.log_every)
         if not 0 <= self.label_smoothing < 1:

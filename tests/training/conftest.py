@@ -49,8 +49,7 @@ class Task:
         return model
 
 
-@pytest.fixture(scope="session")
-def task() -> Task:
+def build_task() -> Task:
     """250 sentence pairs to train on and 12 to validate on."""
     pairs = [(pair.source, pair.target) for pair in generate(num_pairs=262, seed=1)]
     tokenizer = Tokenizer.train(pairs, kind="bpe", joint=True, vocab_size=160)
@@ -62,27 +61,34 @@ def task() -> Task:
     return Task(tokenizer=tokenizer, data=data)
 
 
+@pytest.fixture(scope="session")
+def task() -> Task:
+    """See `build_task`."""
+    return build_task()
+
+
 def constant_rate(update: int) -> float:
     return 1.0
 
 
+def build_settings(max_steps: int = 20, trainer: dict[str, Any] | None = None, **more: Any) -> FitSettings:
+    """Settings of a short run."""
+    fixed = {
+        "optimizer": partial(torch.optim.Adam, lr=3e-3),
+        "schedule": constant_rate,
+        "max_tokens": 250,
+        "validate_every": 10,
+        "log_every": 1,
+        "keep_freed_memory": False,
+    }
+    trainer = {"max_steps": max_steps, "accelerator": "cpu", "devices": 1, **(trainer or {})}
+    return FitSettings(trainer=trainer, **{**fixed, **more})
+
+
 @pytest.fixture(scope="session")
 def settings() -> Callable[..., FitSettings]:
-    """Builds settings of a short run: ``build(max_steps=20, validate_every=10, trainer={}, **more)``."""
-
-    def build(max_steps: int = 20, trainer: dict[str, Any] | None = None, **more: Any) -> FitSettings:
-        fixed = {
-            "optimizer": partial(torch.optim.Adam, lr=3e-3),
-            "schedule": constant_rate,
-            "max_tokens": 250,
-            "validate_every": 10,
-            "log_every": 1,
-            "keep_freed_memory": False,
-        }
-        trainer = {"max_steps": max_steps, "accelerator": "cpu", "devices": 1, **(trainer or {})}
-        return FitSettings(trainer=trainer, **{**fixed, **more})
-
-    return build
+    """See `build_settings`."""
+    return build_settings
 
 
 @pytest.fixture(scope="session")

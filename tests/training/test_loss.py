@@ -8,6 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from prune_lab.training import loss as loss_module
+from prune_lab.attention.products import products_in
 from prune_lab.training.loss import token_cross_entropy
 
 D, V = 16, 60
@@ -164,3 +165,20 @@ def test_the_logits_of_all_tokens_never_exist():
         loss, _ = token_cross_entropy(hidden, weight, targets, 0.1)
         loss.backward()
     assert largest.size <= max(4096 * D, loss_module._CHUNK * V)
+
+
+def test_products_in_bfloat16_stay_close_to_float32() -> None:
+    torch.manual_seed(0)
+    targets = torch.randint(0, 90, (700,))
+    found = []
+    for kind in ("float32", "bfloat16"):
+        torch.manual_seed(1)
+        hidden, weight = torch.randn(700, 32, requires_grad=True), torch.randn(90, 32, requires_grad=True)
+        with products_in(kind):
+            loss, nll = token_cross_entropy(hidden, weight, targets, 0.1)
+        loss.backward()
+        assert hidden.grad is not None and weight.grad is not None
+        found.append((loss.detach(), nll, hidden.grad, weight.grad))
+    for exact, reduced in zip(*found, strict=True):
+        assert reduced.dtype == torch.float32 and not torch.equal(reduced, exact)
+        assert (reduced - exact).abs().max() / exact.abs().max() < 2e-2
