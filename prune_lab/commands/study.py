@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prune_lab.commands import build, checks
+from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import SPEED, decoding_options, whole_numbers
+from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_numbers
 from prune_lab.data.kinds import SPLITS
-from prune_lab.data.splits import load_splits
+from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
     from prune_lab.study.plan import Plan
@@ -23,11 +23,14 @@ def check(config: dict[str, Any]) -> None:
     checks.check_run(config, splits)
     if config["study"]["speed"] is not None:
         whole_numbers(config["study"]["speed"], "study.speed", SPEED)
-    plan(config)
+    if config["init_from"] is None:
+        plan(config)
+    else:
+        model_source(config["init_from"], "init_from")
 
 
 def plan(config: dict[str, Any]) -> Plan:
-    """The points of the study."""
+    """The points of a study that trains its base."""
     from prune_lab.study.plan import Plan
 
     return Plan.from_config(config["study"], checks.check_model(config).original_heads())
@@ -35,31 +38,57 @@ def plan(config: dict[str, Any]) -> Plan:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Do all stages that are not done yet, and write the report."""
-    from prune_lab.study.run import TOKENIZER, StudyIncompleteError, run_study
+    from prune_lab.study.run import StudyIncompleteError, run_study
     from prune_lab.study.setup import StudySetup
 
     splits = build.read_splits(config, SPLITS)
-    options = dict(config["tokenizer"])
-    if (directory / TOKENIZER).exists():
-        options["path"] = directory / TOKENIZER
-    tokenizer = build.build_tokenizer(options, splits)
+    start = from_trained(config) if config["init_from"] is not None else from_nothing(config, splits, directory)
     setup = StudySetup(
-        plan=plan(config),
         splits=splits,
-        tokenizer=tokenizer,
-        model=build.build_config(config, tokenizer),
         base=build.build_settings(config, keep="best"),
         base_seeds=build.build_seeds(config),
         decoding=decoding_options(config["decoding"]),
         config=config,
         callbacks=lambda: build.build_callbacks(config),
         loggers=build.logger_factory(config),
+        **start,
     )
     try:
         run_study(setup, directory)
     except StudyIncompleteError as error:
         print(f"prune-lab-study: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def from_nothing(config: dict[str, Any], splits: Splits, directory: Path) -> dict[str, Any]:
+    """Plan, tokenizer and configuration of a base that is to be trained."""
+    from prune_lab.study.run import TOKENIZER
+
+    options = dict(config["tokenizer"])
+    if (directory / TOKENIZER).exists():
+        options["path"] = directory / TOKENIZER
+    tokenizer = build.build_tokenizer(options, splits)
+    return {"plan": plan(config), "tokenizer": tokenizer, "model": build.build_config(config, tokenizer)}
+
+
+def from_trained(config: dict[str, Any]) -> dict[str, Any]:
+    """Plan, tokenizer and configuration of a base that is there already.
+
+    Raises:
+        ValueError: it has gates, or heads are gone.
+    """
+    from prune_lab.study.plan import Plan
+
+    model, found = origin.load(config["init_from"], "init_from")
+    if model.gates() or not origin.is_whole(model):
+        raise ValueError(f"init_from={config['init_from']}: has gates or lacks heads; a study needs a whole model")
+    return {
+        "plan": Plan.from_config(config["study"], model.original_heads()),
+        "tokenizer": model.tokenizer,
+        "model": model.config,
+        "trained_base": model,
+        "trained_updates": found.updates,
+    }
 
 
 main = command("study", run, check=check)

@@ -44,6 +44,8 @@ class StudySetup:
         base_seeds: its seeds.
         decoding: how the test set is decoded.
         config: the full configuration, for records.
+        trained_base: a model to use as the base, instead of training one.
+        trained_updates: updates that it was trained for.
         callbacks: makes more Lightning callbacks for a run.
         loggers: makes more Lightning loggers for a run in a directory.
     """
@@ -56,6 +58,8 @@ class StudySetup:
     base_seeds: Seeds
     decoding: DecodingOptions
     config: dict[str, Any]
+    trained_base: Transformer | None = None
+    trained_updates: int = 0
     callbacks: Callable[[], Sequence[Callback]] = list
     loggers: Callable[[Path], Sequence[Logger]] = _none
 

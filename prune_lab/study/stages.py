@@ -72,10 +72,12 @@ class Stages:
         return record if record.complete else None
 
     def base(self) -> Record:
-        """Train the base model."""
-        place, seeds = self.directory / "base", self.setup.base_seeds
+        """Train the base model, or take the one that is given."""
+        place, seeds, given = self.directory / "base", self.setup.base_seeds, self.setup.trained_base
 
         def make() -> Made:
+            if given is not None:
+                return Made(model=given, result=None, settings={"updates": self.setup.trained_updates})
             result = self._fit(self.setup.build_model(), self.setup.base, place, seeds, "base")
             return Made(model=result.model, result=result, settings={"updates": result.num_updates})
 
