@@ -10,6 +10,7 @@ Shapes: N rows, I inputs, O outputs.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 PRODUCTS = ("float32", "bfloat16")
+_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 _reduced: ContextVar[bool] = ContextVar("reduced", default=False)
 
 
@@ -41,6 +43,19 @@ def products_in(kind: str) -> Iterator[None]:
         yield
     finally:
         _reduced.reset(token)
+
+
+def products_here(kind: str) -> str:
+    """The type to use where `kind` was asked for: `float32`, with a warning, on processors without bfloat16 products."""
+    capabilities = torch.cpu.get_capabilities()
+    if kind == "bfloat16" and not any(capabilities.get(name) for name in _INSTRUCTIONS):
+        warnings.warn(
+            "training.products: bfloat16, but this processor has no instructions for it; products stay in float32",
+            UserWarning,
+            stacklevel=2,
+        )
+        return "float32"
+    return kind
 
 
 def product_type(factor: Tensor) -> torch.dtype:

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers.logger import Logger
 
+from prune_lab.attention.products import products_here
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty
@@ -106,7 +107,7 @@ def fit(
         gate_seed=seeds.gates,
         log_every=settings.log_every,
         compile_options=settings.compile_options,
-        products=settings.products,
+        products=products_here(settings.products),
     )
     source = TranslationData(
         data.train,

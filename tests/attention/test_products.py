@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prune_lab.attention.products import Linear, linear, product_type, products_in
+from prune_lab.attention.products import Linear, linear, product_type, products_here, products_in
 
 
 def run(kind: str, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> list[Tensor]:
@@ -58,3 +58,12 @@ def test_an_unknown_type_is_an_error() -> None:
     allowed = "training.products: 'int8'; allowed are float32, bfloat16"
     with pytest.raises(ValueError, match=allowed), products_in("int8"):
         pass
+
+
+def test_processors_without_the_instructions_stay_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True})
+    with pytest.warns(UserWarning, match="training.products: bfloat16"):
+        assert products_here("bfloat16") == "float32"
+    assert products_here("float32") == "float32"
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert products_here("bfloat16") == "bfloat16"
