@@ -46,7 +46,7 @@ def products_in(kind: str) -> Iterator[None]:
 
 
 def products_here(kind: str) -> str:
-    """The type to use where `kind` was asked for: `float32`, with a warning, on processors without bfloat16 products."""
+    """The type to use where `kind` was asked for: float32, with a warning, on processors without such products."""
     capabilities = torch.cpu.get_capabilities()
     if kind == "bfloat16" and not any(capabilities.get(name) for name in _INSTRUCTIONS):
         warnings.warn(
