@@ -13,7 +13,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -23,7 +22,8 @@ from torch.nn import functional
 
 PRODUCTS = ("float32", "bfloat16")
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
-_reduced: ContextVar[bool] = ContextVar("reduced", default=False)
+# A plain variable of the module: torch.compile can look at it and cannot at a ContextVar.
+_reduced = False
 
 
 @contextmanager
@@ -38,11 +38,12 @@ def products_in(kind: str) -> Iterator[None]:
     """
     if kind not in PRODUCTS:
         raise ValueError(f"training.products: {kind!r}; allowed are {', '.join(PRODUCTS)}")
-    token = _reduced.set(kind == "bfloat16")
+    global _reduced
+    before, _reduced = _reduced, kind == "bfloat16"
     try:
         yield
     finally:
-        _reduced.reset(token)
+        _reduced = before
 
 
 def products_here(kind: str) -> str:
@@ -63,13 +64,13 @@ def product_type(factor: Tensor) -> torch.dtype:
     device = factor.device.type
     if torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
-    reduced = _reduced.get() and device == "cpu" and factor.dtype == torch.float32
+    reduced = _reduced and device == "cpu" and factor.dtype == torch.float32
     return torch.bfloat16 if reduced else factor.dtype
 
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """inputs W^T + b: [..., I] -> [..., O], with the product in the type in force."""
-    if _reduced.get() and product_type(inputs) != inputs.dtype and not torch.is_autocast_enabled(inputs.device.type):
+    if _reduced and product_type(inputs) != inputs.dtype and not torch.is_autocast_enabled(inputs.device.type):
         return _ReducedLinear.apply(inputs, weight, bias)
     return functional.linear(inputs, weight, bias)
 
