@@ -1,4 +1,6 @@
-"""Hard concrete gates (Louizos 2018, arXiv 1712.01312, eq. 10 to 12; on heads: Voita 2019, arXiv 1905.09418, section 4.1).
+"""Hard concrete gates (Louizos 2018, arXiv 1712.01312, eq. 10 to 12).
+
+On heads they were used by Voita 2019 (arXiv 1905.09418, section 4.1).
 
 Shapes: H heads of one site.
 """
@@ -24,10 +26,12 @@ class HardConcreteGate(nn.Module):
         zeta: upper stretch limit, above 1.
         eps: distance of the noise from 0 and 1.
         init: log_a at the start.
-        evaluation: `round`: 1 where log_a > 0 and 0 elsewhere, the paper's keep rule; `fraction`: the published clip(sigmoid(log_a)*(zeta-gamma)+gamma).
+        evaluation: `round`: 1 where log_a > 0 and 0 elsewhere, the paper's keep rule; `fraction`: the published
+            clip(sigmoid(log_a)*(zeta-gamma)+gamma).
 
     Attributes:
-        generator: where the noise comes from (a CPU generator, so that a seed means the same on every device); the global one when None.
+        generator: where the noise comes from (a CPU generator, so that a seed means the same on every device); the
+            global one when None.
 
     Raises:
         ValueError: limits that cannot close or open a gate, or an unknown `evaluation`.
@@ -81,7 +85,10 @@ class HardConcreteGate(nn.Module):
         return torch.sigmoid(self.log_a - self.temperature * math.log(-self.gamma / self.zeta))
 
     def keep_rule(self) -> Tensor:
-        """[H] booleans: True where log_a > 0, which for limits as far below 0 as above 1 is where P(gate is 1) > P(gate is 0)."""
+        """[H] booleans: True where log_a > 0.
+
+        For limits as far below 0 as above 1, this is where P(gate is 1) > P(gate is 0).
+        """
         return self.log_a > 0
 
     def keep_heads(self, positions: Sequence[int]) -> None:
