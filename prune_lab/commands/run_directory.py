@@ -13,11 +13,12 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from prune_lab.commands.errors import is_user_error
+from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.lock import LOCK, locked
 from prune_lab.commands.logs import log, log_file
 from prune_lab.commands.naming import key_of, slug
 from prune_lab.results.files import write_atomically
+from prune_lab.results.record import FILE_NAME, Record
 
 SWEEP_FILE = "multirun.yaml"
 _RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
@@ -96,9 +97,23 @@ def opened(directory: Path, command: str, config: Mapping[str, Any]) -> Iterator
                             log.name, logging.ERROR, "", 0, "failed", (), (type(error), error, error.__traceback__)
                         )
                     )
+                    note_failure(directory, command, config, error)
                 raise
     finally:
         remove_empty(missing)
+
+
+def note_failure(directory: Path, command: str, config: Mapping[str, Any], error: Exception) -> None:
+    """Leaves a record of a run that failed, for reports; a complete record of it stays."""
+    with suppress(OSError, ValueError):
+        if (directory / FILE_NAME).exists() and Record.load(directory).complete:
+            return
+    seed = config.get("seed")
+    reason = f"{type(error).__name__}: {one_line(error)}"
+    method = str((config.get("gates") or {}).get("name") or command)
+    Record(
+        method=method, seed=seed if isinstance(seed, int) else 0, status="failed", reason=reason, config=dict(config)
+    ).save(directory)
 
 
 def remove_empty(directories: Sequence[Path]) -> None:

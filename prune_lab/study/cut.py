@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prune_lab.data.batching import EncodedCorpus
+from prune_lab.data.corpus import read_lines
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation.evaluate import record_export
+from prune_lab.evaluation.evaluate import HYPOTHESES, record_export
 from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
@@ -20,7 +21,9 @@ from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import fold_fractions, prune_heads
+from prune_lab.results.curves import UNPRUNED
 from prune_lab.results.files import write_atomically
+from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.study.setup import scoring_batches
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
@@ -28,6 +31,8 @@ from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, 
 if TYPE_CHECKING:
     from pytorch_lightning import Callback
     from pytorch_lightning.loggers.logger import Logger
+
+INPUT = "input"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +88,9 @@ class CutSettings:
 def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> None:
     """Write `directory/N-heads/export` for each budget, with a record where one is wanted, and print a line for each.
 
+    Where records are wanted, the model itself is measured first, in `directory/input`, and the others are compared with
+    it. What has a complete record is not done again.
+
     Args:
         model: with its tokenizer; stays as it is.
         settings: how.
@@ -95,6 +103,13 @@ def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> Non
     if settings.gate_evaluation == "fraction":
         fold_fractions(model)  # for its message about a model without such gates
     cutter = _Cutter(model, settings, directory, by_keep_rule=budgets == AUTO)
+    if settings.report_split is not None:
+        cutter.measure_input(model)
+    if not isinstance(budgets, str):
+        left = [budget for budget in budgets if cutter.done(budget) is None]
+        for budget in budgets:
+            cutter.show(budget)
+        budgets = budgets if left and settings.schedule.rescores else left
     points = prune_to(
         model,
         budgets,
@@ -116,6 +131,7 @@ class _Cutter:
         self._tokenizer: Any = model.tokenizer
         self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
         self._name = "gates" if by_keep_rule else settings.criterion.name
+        self._baseline: list[str] | None = None
         self._encoded: EncodedCorpus | None = None
         self._recovered = 0
         self._result: FitResult | None = None
@@ -156,31 +172,67 @@ class _Cutter:
     def export(self, point: PrunedPoint) -> None:
         """Write the export and the record of a point."""
         settings, place = self._settings, self._place(point.budget)
+        if self.done(point.budget) is not None:
+            return
         model = self._settled(point.model)
         export = place / "export"
         model.save_pretrained(export)
-        line = f"{point.budget} heads: {export}"
-        if settings.report_split is not None:
+        if settings.report_split is None:
+            print(f"{point.budget} heads: {export}", flush=True)
+        else:
             recovered = {"updates": settings.updates + self._recovered, "recovery_updates": self._recovered}
-            record = record_export(
+            self._record(
                 export,
                 place,
-                corpus=getattr(settings.splits, settings.report_split),
-                splits=settings.splits,
-                options=settings.decoding,
                 method=f"{self._name}+recovery" if self._result else self._name,
-                seed=settings.seed,
                 label=f"{self._name}, {point.budget} heads",
                 settings={**point.settings, **recovered, "budget": point.budget},
                 seeds=asdict(settings.seeds),
                 validation_bleu=self._result.validation_bleu if self._result else None,
-                base_hash=settings.base_hash,
                 gate_evaluation=self._evaluation,
-                speed=settings.speed,
-                config=settings.config,
+                baseline=self._baseline,
             )
-            line += f"  {record.test_set['name']} BLEU {record.bleu:.2f}"
-        print(line, flush=True)
+            self.show(point.budget)
+
+    def measure_input(self, model: Transformer) -> None:
+        """Measure the model that is pruned, which the points are compared with."""
+        place = self._directory / INPUT
+        if not (place / FILE_NAME).exists():
+            model.save_pretrained(place / "export")
+            is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
+            method = UNPRUNED if is_whole else INPUT
+            self._record(place / "export", place, method=method, settings={"updates": self._settings.updates})
+        self._baseline = read_lines(place / HYPOTHESES)
+
+    def done(self, num_heads: int) -> Record | None:
+        """The complete record of a point, or None when it is still to do."""
+        if not (self._place(num_heads) / FILE_NAME).exists():
+            return None
+        record = Record.load(self._place(num_heads))
+        return record if record.complete else None
+
+    def show(self, num_heads: int) -> None:
+        """Print a line about a point that is done."""
+        record = self.done(num_heads)
+        if record is not None:
+            export = self._place(num_heads) / "export"
+            print(f"{num_heads} heads: {export}  {record.test_set['name']} BLEU {record.bleu:.2f}", flush=True)
+
+    def _record(self, export: Path, place: Path, **facts: Any) -> Record:
+        settings = self._settings
+        assert settings.report_split is not None
+        return record_export(
+            export,
+            place,
+            corpus=getattr(settings.splits, settings.report_split),
+            splits=settings.splits,
+            options=settings.decoding,
+            seed=settings.seed,
+            base_hash=settings.base_hash,
+            speed=settings.speed,
+            config=settings.config,
+            **facts,
+        )
 
     def _settled(self, model: Transformer) -> Transformer:
         """The gates of a cut model as they are exported; a head whose fraction is 0 is removed with its gate."""

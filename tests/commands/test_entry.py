@@ -19,6 +19,7 @@ from prune_lab.commands.help import config_directory
 from prune_lab.commands.lock import locked
 from prune_lab.commands.naming import slug
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
+from prune_lab.results.record import Record
 
 SAFE = re.compile(r"[A-Za-z0-9._-]+")
 OVERRIDES = [
@@ -146,6 +147,15 @@ def test_a_bug_keeps_its_traceback_on_screen_and_in_the_log(run_dummy: Run, fold
         assert "Traceback" in text and "in work" in text and "RuntimeError: the sizes differ" in text
     assert found.err.count("Traceback") == 1
     assert not (folder / "run" / ".lock").exists()
+
+
+def test_a_run_that_crashes_leaves_a_record_that_says_why(run_dummy: Run, folder: Path) -> None:
+    def crash(config: dict[str, Any], directory: Path) -> None:
+        raise RuntimeError("out of\nmemory")
+
+    assert run_dummy(crash, "output=there").status == 1
+    record = Record.load(folder / "there")
+    assert (record.status, record.reason) == ("failed", "RuntimeError: out of memory")
 
 
 def test_a_value_error_of_a_library_is_a_bug(run_dummy: Run) -> None:
