@@ -99,7 +99,7 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
         optimizer=build_optimizer(config),
         schedule=instantiate(config["scheduler"]),
         trainer=config["trainer"],
-        validation_decoding=decoding_options(config["validation_decoding"]),
+        validation_decoding=decoding_options(config["validation_decoding"], "validation_decoding"),
         gate_learning_rate=config["gates"]["learning_rate"],
         keep=keep,
         **{key: value for key, value in config["training"].items() if key not in _NOT_OF_FIT},

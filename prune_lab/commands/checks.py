@@ -43,7 +43,7 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
         whole_number(seed, f"seeds.{name}", at_least=0)
     bleu_metric(tokenize=splits.score_tokenize)
     decoding_options(config["decoding"])
-    decoding_options(config["validation_decoding"])
+    decoding_options(config["validation_decoding"], "validation_decoding")
 
 
 def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_have_gates: bool) -> None:

@@ -33,9 +33,12 @@ def options_of(kind: Callable[..., Built], values: Mapping[str, Any], where: str
     return kind(**values)
 
 
-def decoding_options(values: Mapping[str, Any]) -> DecodingOptions:
-    """The settings under the key `decoding`."""
-    return options_of(DecodingOptions, values, "decoding")
+def decoding_options(values: Mapping[str, Any], key: str = "decoding") -> DecodingOptions:
+    """The settings under a key; messages name that key."""
+    try:
+        return options_of(DecodingOptions, values, key)
+    except ValueError as error:
+        raise ValueError(str(error).replace("decoding.", f"{key}.", 1) if key not in str(error) else error) from error
 
 
 def whole_numbers(values: Any, where: str, smallest: Mapping[str, int]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.lock import locked
 from prune_lab.commands.naming import slug
+from prune_lab.commands.settings import decoding_options
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.results.record import Record
 
@@ -306,6 +307,14 @@ def test_the_configuration_can_be_shown(run: Run, folder: Path) -> None:
     assert (found.status, config["export"], config["decoding"]["beam_size"]) == (0, "x", 1)
     assert "hydra" not in config
     assert list(folder.iterdir()) == []
+
+
+def test_the_key_of_a_decoding_is_the_one_named() -> None:
+    assert decoding_options({"beam_size": 2}).beam_size == 2
+    with pytest.raises(ValueError, match="^validation_decoding.beam_size: 0; allowed"):
+        decoding_options({"beam_size": 0}, "validation_decoding")
+    with pytest.raises(ValueError, match="^unknown key validation_decoding.beam"):
+        decoding_options({"beam": 0}, "validation_decoding")
 
 
 def test_decoding_files_agree_with_the_library() -> None:
