@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from prune_lab.results.curves import is_reference, panels
-from prune_lab.results.files import relative_path, write_atomically
+from prune_lab.results.files import json_text, relative_path, write_atomically
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 
 # The first eight are relied on by readers of the file; new columns go to the end.
@@ -160,7 +159,7 @@ def write_json(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
             for record in sorted(records, key=order)
         ],
     }
-    return write_atomically(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_atomically(path, json_text(content))
 
 
 def _path_from(record: Record, relative: str | None, start: str | os.PathLike[str]) -> str | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prune_lab.results.intervals import interval, p_value
 from prune_lab.results.record import Record
 
 UNPRUNED = "unpruned"
@@ -118,6 +119,8 @@ class Point:
             "remaining_heads": self.heads,
             "bleu": self.bleu.to_dict(),
             "chrf": self.chrf.to_dict() if self.chrf else None,
+            "difference_interval": interval(self.records),
+            "p_value": p_value(self.records),
         }
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+_NUMBER_LIST = re.compile(r"\[\n([-+.\deE,\s]+)\]")
 
 
 def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path:
@@ -37,6 +41,13 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def json_text(content: Any) -> str:
+    """JSON for people and programs: indented, but lists of numbers on one line each."""
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    # A line feed inside of a string is written as an escape, so those of the text are all between values.
+    return _NUMBER_LIST.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
 
 def safe_name(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.files import write_atomically
+from prune_lab.results.files import json_text, write_atomically
 from prune_lab.results.validation import REQUIRED, check_agreement, check_kinds, plain
 
 FORMAT_VERSION = 1
@@ -64,7 +64,8 @@ class Record:
         finished: Time stamp in ISO 8601.
         seconds: What each part of the run took: training, scoring, evaluation, ...
         config: The full configuration of the run.
-        significance: None, or the comparison with the unpruned model: difference, low, high, p_value, ...
+        significance: None, or the comparison with the unpruned model: difference, low, high, p_value, differences (one
+            for each resample), ...
         directory: Where the record was read from or saved to; not stored.
     """
 
@@ -168,8 +169,7 @@ class Record:
 
     def save(self, directory: str | os.PathLike[str]) -> Path:
         """Writes `record.json` into a directory, in one step, and returns its path."""
-        text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        path = write_atomically(Path(directory) / FILE_NAME, text + "\n")
+        path = write_atomically(Path(directory) / FILE_NAME, json_text(self.to_dict()))
         object.__setattr__(self, "directory", path.parent)
         return path
 

@@ -9,11 +9,12 @@ from urllib.parse import quote
 
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.files import relative_path
+from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_change, speed_of
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
-from prune_lab.results.summary import Answer, answers, heads_range, interval, saving
+from prune_lab.results.summary import Answer, answers, heads_range, saving
 
 _QUALITY_HEADINGS = (
     "point",
@@ -85,8 +86,6 @@ def link(record: Record, name: str, directory: str | os.PathLike[str]) -> str | 
 def _quality_row(
     panel: Panel, record: Record, directory: str | os.PathLike[str], one_of_several: bool = False
 ) -> tuple[str, Sequence[str]]:
-    significance = record.significance or {}
-    low, high, p_value = (significance.get(name) for name in ("low", "high", "p_value"))
     base = panel.reference.bleu.mean if panel.reference is not None else None
     is_reference = panel.reference is not None and record in panel.reference.records
     export = link(record, "export", directory)
@@ -97,8 +96,8 @@ def _quality_row(
         f"{record.remaining_heads}",
         f"{record.bleu:.2f}",
         "" if base is None or is_reference else f"{(record.bleu or 0.0) - base:+.2f}",
-        "" if low is None or high is None else f"{low:+.2f} to {high:+.2f}",
-        "" if p_value is None else f"{p_value:.3f}",
+        interval_text([record]),
+        _p_value([record]),
         "" if record.chrf is None else f"{record.chrf:.2f}",
         "" if record.validation_bleu is None else f"{record.validation_bleu:.2f}",
         _duration(record),
@@ -135,12 +134,14 @@ def _mean_row(panel: Panel, point: Point) -> tuple[str, Sequence[str]]:
         f"{point.bleu.mean:.2f}{spread}",
     ]
     cells[5] = "" if difference is None else f"{difference:+.2f}"
+    cells[6] = interval_text(point.records) if interval(point.records) else ""
+    cells[7] = _p_value(point.records)
     cells[8] = "" if chrf is None else f"{chrf.mean:.2f}"
     return ("mean", cells)
 
 
 def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Record) -> tuple[str, Sequence[str]]:
-    style, bounds = styles[answer.line], interval(answer.point)
+    style = styles[answer.line]
     swatch = f'<i class="swatch" style="--on-light:{style.colour(LIGHT)};--on-dark:{style.colour(DARK)}"></i>'
     spread = "" if answer.point.bleu.std is None else f" ± {answer.point.bleu.std:.2f}"
     heads = f"{answer.point.heads:.3g}"
@@ -151,10 +152,15 @@ def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Re
         f"<b>{heads}</b>" if answer.reached else f"not reached, best at {heads}",
         f"{answer.point.bleu.mean:.2f}{spread}",
         f"{answer.difference:+.2f}",
-        "" if bounds is None else f"{bounds[0]:+.2f} to {bounds[1]:+.2f}",
+        escape(interval_text(answer.point.records)),
         escape(saving(answer.point.records[0], reference)) if answer.reached else "",
     )
     return ("", cells)
+
+
+def _p_value(records: Sequence[Record]) -> str:
+    value = p_value(records)
+    return "" if value is None else f"{value:.3f}"
 
 
 def _speed(record: Record) -> str:

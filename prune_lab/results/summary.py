@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.intervals import interval_text
 from prune_lab.results.record import Record
 from prune_lab.results.speed import NO_CHANGE, speed_change
 
@@ -38,18 +39,6 @@ def best_answer(panel: Panel, tolerance: float = TOLERANCE) -> Answer | None:
     """The answer with the fewest heads of all methods that stay within the tolerance."""
     reached = [answer for answer in answers(panel, tolerance) if answer.reached]
     return min(reached, key=lambda answer: (answer.point.heads, -answer.difference), default=None)
-
-
-def interval(point: Point) -> tuple[float, float] | None:
-    """The recorded interval of the difference to the unpruned model; None for a point with several records.
-
-    Intervals of several seeds are not averaged: they tell of the choice of sentences, not of that of seeds.
-    """
-    found = [record.significance for record in point.records if record.significance]
-    if len(point.records) != 1 or not found:
-        return None
-    low, high = found[0].get("low"), found[0].get("high")
-    return None if low is None or high is None else (float(low), float(high))
 
 
 def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
@@ -121,13 +110,11 @@ def _answer(panel: Panel, line: Line, tolerance: float) -> Answer:
 
 def _cost(point: Point, difference: float) -> str:
     text = f"{difference:+.2f} BLEU"
-    bounds = interval(point)
-    if bounds is not None:
-        text += f", 95 % interval {bounds[0]:+.2f} to {bounds[1]:+.2f}"
-    elif len(point.records) > 1:
+    if len(point.records) > 1:
         text += f", mean of {len(point.records)} runs"
         text += f" with {heads_range(point)} heads" if heads_range(point) else ""
-    return text
+    bounds = interval_text(point.records)
+    return f"{text}, 95 % interval {bounds}" if bounds else text
 
 
 def _listed(parts: list[str]) -> str:

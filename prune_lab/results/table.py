@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_of
-from prune_lab.results.summary import interval
 
 _MAX_NAME = 24
 
@@ -119,7 +119,7 @@ def _difference(panel: Panel, point: Point) -> str:
 
 
 def _interval(point: Point) -> str:
-    bounds = interval(point)
+    bounds = interval(point.records)
     return "" if bounds is None else f"{bounds[0]:+.2f}..{bounds[1]:+.2f}"
 
 

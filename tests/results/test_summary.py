@@ -1,10 +1,18 @@
 """The answer in words: fewest heads within a loss, what that costs, and speed only where it was measured."""
 
+import random
+
+import numpy as np
 import pytest
 
+from prune_lab.evaluation.significance import bleu_statistics, paired_bootstrap, resampled_bleu
+from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
+from prune_lab.results.intervals import interval, interval_text, p_value
+from prune_lab.results.record import Record
 from prune_lab.results.speed import NO_CHANGE, speed_change
-from prune_lab.results.summary import answers, best_answer, interval, sentences
+from prune_lab.results.summary import answers, best_answer, sentences
+from prune_lab.results.table import text_table
 
 
 def panel_of(*records):
@@ -21,9 +29,9 @@ def test_the_answer_is_the_fewest_heads_within_the_tolerance(record):
         record("random", 36, bleu=30.0),
         record("random", 24, bleu=20.0),
     )
-    gradient, random = answers(panel, tolerance=0.5)
+    gradient, chance = answers(panel, tolerance=0.5)
     assert gradient.reached and gradient.point.heads == 24 and gradient.difference == pytest.approx(-0.5)
-    assert not random.reached and random.point.heads == 36 and random.difference == pytest.approx(-8.0)
+    assert not chance.reached and chance.point.heads == 36 and chance.difference == pytest.approx(-8.0)
     assert best_answer(panel) == gradient
     text = " ".join(sentences(panel))
     assert "48 heads scores 38.00 BLEU" in text
@@ -36,8 +44,52 @@ def test_seeds_are_averaged_before_the_answer(record):
     panel = panel_of(base, record(seed=1, bleu=37.9), record(seed=2, bleu=36.9))
     (answer,) = answers(panel)
     assert not answer.reached and answer.difference == pytest.approx(-0.6)
-    assert interval(answer.point) is None, "one interval does not stand for two seeds"
-    assert interval(panel_of(record()).points[0]) is not None
+    assert interval(answer.point.records) is None, "one interval does not stand for two seeds"
+    assert interval(panel_of(record()).points[0].records) is not None
+    assert interval_text(answer.point.records).startswith("seed 1: ")
+
+
+def compared(systems, baseline, references, **options):
+    return [paired_bootstrap(system, baseline, references, num_samples=200, **options).to_dict() for system in systems]
+
+
+def test_the_interval_of_a_mean_of_seeds_resamples_sentences_for_all_of_them_at_once(record):
+    generator = random.Random(5)
+    words = [f"w{number}" for number in range(30)]
+    references = [" ".join(generator.choices(words, k=12)) for _ in range(60)]
+
+    def system(noise):
+        return [
+            " ".join(generator.choice(words) if generator.random() < noise else word for word in line.split())
+            for line in references
+        ]
+
+    baseline, systems = system(0.05), [system(0.08), system(0.12)]
+    found = compared(systems, baseline, references)
+    records = [record(seed=seed, significance=each) for seed, each in enumerate(found, start=1)]
+    statistics = [bleu_statistics(lines, references) for lines in (*systems, baseline)]
+    one, other, base = resampled_bleu(statistics, num_samples=200, seed=12345)
+    expected = np.quantile((one + other) / 2 - base, [0.025, 0.975])
+    assert interval(records) == pytest.approx(tuple(expected), abs=0.01)
+    assert 0 < p_value(records) <= 1
+    low, high = interval(records)
+    panel = panel_of(record("unpruned", 48, bleu=38.0), *records)
+    assert panel.points[0].to_dict()["difference_interval"] == (low, high)
+    assert f"mean of 2 runs, 95 % interval {low:+.2f} to {high:+.2f}" in " ".join(sentences(panel, tolerance=50))
+    assert f"{low:+.2f}..{high:+.2f}" in text_table([record("unpruned", 48), *records], 120)
+
+    unlike = compared(systems[:1], baseline, references, seed=3)[0]
+    assert interval([records[0], record(seed=3, significance=unlike)]) is None, "other samples"
+    assert interval([records[0], record(seed=3, significance=None)]) is None, "not compared"
+
+
+def test_resampled_differences_stay_short_in_a_record_and_out_of_the_csv(record, tmp_path):
+    plain = record()
+    many = record(significance={**plain.significance, "differences": [-0.41, 12.3] * 500})
+    path = many.save(tmp_path / "run")
+    assert Record.load(path) == many
+    assert path.stat().st_size < plain.save(tmp_path / "plain").stat().st_size + 8000
+    assert "12.3, -0.41" not in write_csv([many], tmp_path / "results.csv").read_text()
 
 
 def test_without_an_unpruned_model_no_loss_is_stated(record):
