@@ -1,4 +1,4 @@
-"""Decoding speed with its spread, and what may be said of two speeds.
+"""Decoding speed with its spread; `prune_lab.results.speed` says what may be said of two of them.
 
 Speed is always measured; nothing here is computed from a number of heads.
 """
@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.environment import processor
 from prune_lab.evaluation.generate import MAX_SENTENCES, translate_lines
 from prune_lab.model.transformer import Transformer
-from prune_lab.results.speed import NO_CHANGE
-
-# What two measurements must have in common before one is set against the other.
-_CONDITIONS = ("device", "device_name", "dtype", "threads", "batch_size", "beam_size", "num_sentences", "source_length")
 
 
 def measure_decoding(
@@ -70,7 +67,7 @@ def measure_decoding(
         "tokens_per_second": num_tokens / median,
         "tokens_spread": [num_tokens / slowest, num_tokens / fastest],
         "device": str(weight.device),
-        **({"device_name": torch.cuda.get_device_name(weight.device)} if weight.device.type == "cuda" else {}),
+        "device_name": _device_name(weight.device),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "batch_size": max_sentences,
@@ -83,19 +80,5 @@ def measure_decoding(
     }
 
 
-def compare_speed(speed: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    """What may be said of one measurement against another: how many times as fast, or that they do not differ.
-
-    Returns:
-        `1.21x`, or `no measurable change` where the spreads overlap.
-
-    Raises:
-        ValueError: they were measured under unlike conditions.
-    """
-    for name in _CONDITIONS:
-        if speed.get(name) != reference.get(name):
-            raise ValueError(f"speeds of unlike {name} cannot be compared: {speed.get(name)} and {reference.get(name)}")
-    (low, high), (reference_low, reference_high) = speed["spread"], reference["spread"]
-    if low <= reference_high and reference_low <= high:
-        return NO_CHANGE
-    return f"{speed['sentences_per_second'] / reference['sentences_per_second']:.2f}x"
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()

@@ -29,10 +29,11 @@ def hardware() -> str:
     """The processor (or accelerator), and how many threads torch uses."""
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores"
-    return f"{_processor()}, {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+    return f"{processor()}, {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the processor."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -57,6 +57,9 @@ COLUMNS = (
     "hypotheses",
     "record",
     "seconds",
+    "device_name",
+    "tokens_per_second",
+    "target_length",
 )
 
 
@@ -128,6 +131,9 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
         "spread_low": low,
         "spread_high": high,
         "device": speed.get("device"),
+        "device_name": speed.get("device_name"),
+        "tokens_per_second": speed.get("tokens_per_second"),
+        "target_length": speed.get("target_length"),
         "export": _path_from(record, record.export, start),
         "hypotheses": _path_from(record, record.hypotheses, start),
         "record": _path_from(record, FILE_NAME, start),

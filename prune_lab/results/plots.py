@@ -14,7 +14,7 @@ from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.results.canvas import frame, legend, method_handles, new_figure, settings, title
 from prune_lab.results.curves import Line, Panel, Point, Statistic
 from prune_lab.results.kept import heads_by_kind, original_heads
-from prune_lab.results.speed import Speed, speeds
+from prune_lab.results.speed import Speed, speeds, target_lengths
 from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 
 # A loss that is small enough to be of interest, and how much of its surroundings the second view of the curve shows.
@@ -108,7 +108,8 @@ def speed(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyl
         axes = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
         for axis, (conditions, members) in zip(axes, groups.items(), strict=True):
             frame(axis, panel.setting.total_heads, theme)
-            title(axis, textwrap.fill(conditions, _CAPTION_WIDTH), theme, quiet=True)
+            stated = ", ".join(text for text in (conditions, target_lengths(members)) if text)
+            title(axis, textwrap.fill(stated, _CAPTION_WIDTH), theme, quiet=True)
             axis.set_xlabel("remaining heads")
             axis.set_ylabel("sentences per second")
             for measured in members:

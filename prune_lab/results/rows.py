@@ -12,7 +12,7 @@ from prune_lab.results.files import relative_path
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
-from prune_lab.results.speed import speed_change, speed_of
+from prune_lab.results.speed import speed_change, speed_obstacle, speed_of
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
 from prune_lab.results.summary import Answer, answers, heads_range, saving
 
@@ -38,6 +38,8 @@ _SIZE_HEADINGS = (
     "parameters",
     "file, MB",
     "sentences per second",
+    "tokens per second",
+    "target length",
     "against unpruned",
 )
 _ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interval", "saves")
@@ -108,7 +110,10 @@ def _quality_row(
 
 def _size_row(panel: Panel, record: Record) -> tuple[str, Sequence[str]]:
     reference = panel.reference.records[0] if panel.reference is not None else None
-    change = speed_change(record, reference) if reference is not None and record is not reference else None
+    change = None
+    if reference is not None and record is not reference:
+        obstacle = speed_obstacle(record, reference)
+        change = f"not compared: {obstacle}" if obstacle else speed_change(record, reference)
     cells = (
         escape(record.name),
         str(record.seed),
@@ -117,6 +122,8 @@ def _size_row(panel: Panel, record: Record) -> tuple[str, Sequence[str]]:
         "" if record.parameters is None else f"{record.parameters:,}",
         "" if record.file_bytes is None else f"{record.file_bytes / 1e6:.2f}",
         _speed(record),
+        _number((record.speed or {}).get("tokens_per_second")),
+        _number((record.speed or {}).get("target_length")),
         escape(change or ""),
     )
     return ("", cells)
@@ -169,6 +176,10 @@ def _speed(record: Record) -> str:
         return ""
     spread = "" if speed.low is None or speed.high is None else f" ({speed.low:.1f} to {speed.high:.1f})"
     return f"{speed.median:.1f}{spread}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _duration(record: Record) -> str:

@@ -5,6 +5,7 @@ Nothing here is computed from the number of heads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,10 @@ from prune_lab.results.curves import Panel, is_reference, line_name
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"
-# Two measurements can be compared when all of these are equal, as far as they are recorded.
+# Two measurements can be compared when all of these are equal.
 _CONDITIONS = (
     "device",
+    "device_name",
     "dtype",
     "threads",
     "batch_size",
@@ -24,6 +26,8 @@ _CONDITIONS = (
     "warm_up",
     "repeats",
 )
+# ... and when the mean lengths of what was decoded differ by less than this share: shorter outputs are found sooner.
+_MAX_LENGTH_DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Speed:
         low: Lower end of the spread, None if not recorded.
         high: Upper end of the spread.
         conditions: What it was measured with, in words.
+        target_length: Mean length of the outputs in tokens, None if not recorded.
         unpruned: Whether it belongs to an unpruned model that others are compared with.
     """
 
@@ -46,6 +51,7 @@ class Speed:
     low: float | None
     high: float | None
     conditions: str
+    target_length: float | None
     unpruned: bool
 
 
@@ -65,12 +71,9 @@ def speed_of(record: Record) -> Speed | None:
             for name in _CONDITIONS
             if record.speed.get(name) is not None
         ),
+        target_length=record.speed.get("target_length"),
         unpruned=is_reference(record),
     )
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def speeds(panel: Panel) -> list[Speed]:
@@ -78,18 +81,53 @@ def speeds(panel: Panel) -> list[Speed]:
     return [speed for record in panel.records if (speed := speed_of(record)) is not None]
 
 
+def target_lengths(measured: Sequence[Speed]) -> str:
+    """Mean lengths of the outputs, such as `target length 11.2 to 12.4`; empty where none is recorded."""
+    lengths = [speed.target_length for speed in measured if speed.target_length is not None]
+    if not lengths:
+        return ""
+    ends = dict.fromkeys((_short(min(lengths)), _short(max(lengths))))
+    return f"target length {' to '.join(ends)}"
+
+
 def speed_change(record: Record, reference: Record) -> str | None:
     """The speed of a record beside that of the unpruned model, in words.
 
     Returns:
-        `1.21x`, or `no measurable change` where the spreads overlap; None where either was not measured, gives no
-        spread, or was measured under other conditions.
+        `1.21x` in sentences per second, with the ratio in tokens per second where it is another one; `no measurable
+        change` where the spreads of either overlap; None where either was not measured, gives no spread, or where
+        `speed_obstacle` has something to say.
     """
-    speed, base = speed_of(record), speed_of(reference)
-    if speed is None or base is None or speed.conditions != base.conditions:
+    ours, theirs = record.speed, reference.speed
+    if ours is None or theirs is None or speed_obstacle(record, reference) is not None:
         return None
-    if speed.low is None or speed.high is None or base.low is None or base.high is None:
+    ratio = _ratio(ours, theirs, "sentences_per_second", "spread")
+    by_tokens = _ratio(ours, theirs, "tokens_per_second", "tokens_spread")
+    if ratio is None or NO_CHANGE in (ratio, by_tokens):
+        return ratio and NO_CHANGE
+    return ratio if by_tokens in (None, ratio) else f"{ratio} ({by_tokens} in tokens)"
+
+
+def speed_obstacle(record: Record, reference: Record) -> str | None:
+    """Why two measured speeds cannot be compared, such as `outputs of other length`; None if they can."""
+    ours, theirs = record.speed, reference.speed
+    if ours is None or theirs is None:
         return None
-    if speed.low <= base.high and base.low <= speed.high:
-        return NO_CHANGE
-    return f"{speed.median / base.median:.2f}x"
+    unlike = [name.replace("_", " ") for name in _CONDITIONS if _short(ours.get(name)) != _short(theirs.get(name))]
+    if unlike:
+        return f"other {', '.join(unlike)}"
+    length, base = ours.get("target_length"), theirs.get("target_length")
+    if length is None or base is None:
+        return None if length is base else "length of outputs not known"
+    return "outputs of other length" if abs(length - base) >= _MAX_LENGTH_DIFFERENCE * base else None
+
+
+def _ratio(ours: dict[str, Any], theirs: dict[str, Any], median: str, spread: str) -> str | None:
+    if not all(speed.get(name) for speed in (ours, theirs) for name in (median, spread)):
+        return None
+    (low, high), (base_low, base_high) = ours[spread], theirs[spread]
+    return NO_CHANGE if low <= base_high and base_low <= high else f"{ours[median] / theirs[median]:.2f}x"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

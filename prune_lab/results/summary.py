@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.record import Record
-from prune_lab.results.speed import NO_CHANGE, speed_change
+from prune_lab.results.speed import NO_CHANGE, speed_change, speed_obstacle
 
 # BLEU that a pruned model may lose and still count as good as the unpruned one.
 TOLERANCE = 0.5
@@ -89,8 +89,9 @@ def saving(record: Record, reference: Record) -> str:
     if change == NO_CHANGE:
         parts.append("no measurable change of decoding speed")
     elif change:
-        parts.append(f"{change} the decoding speed")
-    return _listed(parts)
+        parts.append(f"a decoding speed of {change}")
+    obstacle = speed_obstacle(record, reference)
+    return _listed(parts) + (f"; decoding speed not compared: {obstacle}" if parts and obstacle else "")
 
 
 def heads_range(point: Point) -> str:

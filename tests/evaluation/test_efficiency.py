@@ -8,9 +8,11 @@ import pytest
 from prune_lab import HeadMask, prune_heads
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation import efficiency
-from prune_lab.evaluation.efficiency import compare_speed, measure_decoding
+from prune_lab.evaluation.efficiency import measure_decoding
+from prune_lab.evaluation.environment import processor
 from prune_lab.model.transformer import Transformer
-from prune_lab.results.speed import NO_CHANGE
+from prune_lab.results.record import Record
+from prune_lab.results.speed import NO_CHANGE, speed_change
 
 OPTIONS = DecodingOptions(beam_size=2, max_length_a=4, max_length_b=0)
 Build = Callable[..., Transformer]
@@ -32,7 +34,7 @@ def test_a8_a_speed_states_what_it_was_measured_with(
     assert speed["tokens_spread"] == pytest.approx([tokens / 4, tokens])
     stated = ("device", "dtype", "batch_size", "beam_size", "num_sentences", "warm_up", "repeats")
     assert [speed[name] for name in stated] == ["cpu", "float32", 5, 2, 8, 1, 3]
-    assert speed["threads"] >= 1
+    assert speed["threads"] >= 1 and speed["device_name"] == processor()
     assert 0 < speed["target_length"] <= 4
     lengths = [len(text_model().tokenizer.encode_source(line)) - 1 for line in lines[1:9]]
     assert speed["source_length"] == pytest.approx(sum(lengths) / 8)
@@ -53,43 +55,6 @@ def test_a8_every_pass_translates_the_same_lines(
     assert len(passes) == 4 and all(lines == passes[0] for lines in passes)
 
 
-@pytest.fixture
-def speed() -> dict[str, Any]:
-    return {
-        "sentences_per_second": 100.0,
-        "spread": [90.0, 110.0],
-        "device": "cpu",
-        "dtype": "float32",
-        "threads": 2,
-        "batch_size": 64,
-        "beam_size": 5,
-        "num_sentences": 128,
-        "source_length": 13.5,
-    }
-
-
-@pytest.mark.parametrize(
-    ("median", "spread", "said"),
-    [
-        (109.0, [105.0, 120.0], NO_CHANGE),  # half faster by its median, yet the spreads overlap
-        (115.0, [110.0, 120.0], NO_CHANGE),  # they touch
-        (150.0, [140.0, 160.0], "1.50x"),
-        (50.0, [45.0, 55.0], "0.50x"),
-    ],
-)
-def test_a8_overlapping_spreads_are_no_change(
-    speed: dict[str, Any], median: float, spread: list[float], said: str
-) -> None:
-    assert NO_CHANGE == "no measurable change"
-    assert compare_speed({**speed, "sentences_per_second": median, "spread": spread}, speed) == said
-
-
-def test_a8_unlike_conditions_are_not_compared(speed: dict[str, Any]) -> None:
-    for name, value in (("device", "cuda:0"), ("dtype", "bfloat16"), ("threads", 4), ("batch_size", 1)):
-        with pytest.raises(ValueError, match=f"^speeds of unlike {name} cannot be compared: {value} and"):
-            compare_speed({**speed, name: value}, speed)
-
-
 def test_a8_no_speed_up_comes_from_the_head_count(
     text_model: Build, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +71,10 @@ def test_a8_no_speed_up_comes_from_the_head_count(
         clock = seconds()
         monkeypatch.setattr(efficiency.time, "perf_counter", lambda clock=clock: next(clock))
         measured.append(measure_decoding(each, [source for source, _ in pairs[:3]], OPTIONS, repeats=2))
-    assert compare_speed(measured[1], measured[0]) == NO_CHANGE
+        # Outputs of untrained models differ in length, which is a reason of its own not to compare.
+        measured[-1]["target_length"] = 4.0
+    base, ours = (Record(method="x", seed=1, status="failed", reason="no scores", speed=each) for each in measured)
+    assert speed_change(ours, base) == NO_CHANGE
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.record import Record
-from prune_lab.results.speed import NO_CHANGE, speed_change
+from prune_lab.results.rows import size_table
+from prune_lab.results.speed import NO_CHANGE, speed_change, speed_obstacle
 from prune_lab.results.summary import answers, best_answer, sentences
 from prune_lab.results.table import text_table
 
@@ -122,6 +123,60 @@ def speed(median, half, **changes):
 )
 def test_a8_speed_is_compared_only_where_it_was_measured_alike(record, ours, theirs, expected):
     assert speed_change(record(num_heads=2, speed=ours), record("unpruned", 48, speed=theirs)) == expected
+
+
+MEASURED = {
+    "device": "cuda:0",
+    "device_name": "NVIDIA H200",
+    "dtype": "float32",
+    "threads": 2,
+    "batch_size": 64,
+    "beam_size": 5,
+    "num_sentences": 128,
+    "source_length": 13.5,
+    "target_length": 12.0,
+    "warm_up": 1,
+    "repeats": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "obstacle"),
+    [
+        ({}, None),
+        ({"target_length": 12.5}, None),
+        ({"target_length": 3.0}, "outputs of other length"),
+        ({"target_length": 12.7}, "outputs of other length"),
+        ({"target_length": None}, "length of outputs not known"),
+        ({"device_name": "Tesla T4"}, "other device name"),
+        ({"device_name": None}, "other device name"),
+        ({"repeats": 3, "dtype": "bfloat16"}, "other dtype, repeats"),
+        *(({name: 1}, f"other {name.replace('_', ' ')}") for name in ("threads", "batch_size", "beam_size")),
+        *(({name: 9}, f"other {name.replace('_', ' ')}") for name in ("num_sentences", "source_length", "warm_up")),
+    ],
+)
+def test_a8_unlike_conditions_and_outputs_give_no_ratio(record, changes, obstacle):
+    base = record("unpruned", 48, bleu=38.0, speed=speed(100, 5, **MEASURED))
+    ours = record(num_heads=2, bleu=38.0, speed=speed(300, 5, **(MEASURED | changes)))
+    assert speed_obstacle(ours, base) == obstacle
+    assert speed_change(ours, base) == (None if obstacle else "3.00x")
+    text, table = " ".join(sentences(panel_of(base, ours))), size_table(panel_of(base, ours))
+    if obstacle:
+        assert "3.00x" not in text and f"decoding speed not compared: {obstacle}" in text
+        assert "3.00x" not in table and f"not compared: {obstacle}" in table
+    else:
+        assert "a decoding speed of 3.00x" in text and "3.00x" in table
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"), [(1200, "1.20x"), (1180, "1.20x (1.18x in tokens)"), (1090, NO_CHANGE)]
+)
+def test_a8_tokens_per_second_must_agree_with_sentences_per_second(record, tokens, expected):
+    base, ours = (
+        record(num_heads=heads, speed=speed(median, 5, tokens_per_second=each, tokens_spread=[each - 60, each + 60]))
+        for heads, median, each in ((48, 100, 1000), (2, 120, tokens))
+    )
+    assert speed_change(ours, base) == expected
 
 
 def test_a8_no_speed_is_claimed_for_models_without_a_measurement(record):
