@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers import WandbLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 _HOST = "api.wandb.ai"
+_OTHER_NAMES = {"dryrun": "offline", "run": "online"}
 
 
 def has_key() -> bool:
@@ -23,6 +25,23 @@ def has_key() -> bool:
         return False
 
 
+class WandbRun(WandbLogger):
+    """A logger whose run ends with the training that it belongs to, so that the next job of a sweep has its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Lightning passes it on, and wandb then warns that it has no effect.
+        self._wandb_init.pop("anonymous", None)
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """End the run, marked as failed unless the status is `success`; Lightning calls it after an error as well."""
+        super().finalize(status)
+        if self._experiment is not None:
+            self._experiment.finish(exit_code=0 if status == "success" else 1)
+            self._experiment = None
+
+
 def wandb_run(
     *,
     project: str,
@@ -33,7 +52,7 @@ def wandb_run(
     group: str | None = None,
     tags: Sequence[str] = (),
     offline: bool | None = None,
-) -> WandbLogger:
+) -> WandbRun:
     """A logger for one run.
 
     Args:
@@ -44,22 +63,19 @@ def wandb_run(
         name: of the run; that of its directory when None.
         group: runs of one sweep share it.
         tags: for filters.
-        offline: None for offline without a key; `wandb sync` sends offline runs later.
+        offline: None for what the environment variable WANDB_MODE says, or without it offline where there is no key;
+            `wandb sync` sends offline runs later. WANDB_MODE=disabled switches wandb off in any case.
 
     Raises:
         ValueError: online without a key.
     """
-    if offline is None:
-        offline = os.environ.get("WANDB_MODE") == "offline" or not has_key()
-    if not offline and not has_key():
-        raise ValueError(
-            "logger.wandb.offline: false without a key; set WANDB_API_KEY, or leave it null to log offline"
-        )
+    mode = _mode(offline)
+    if mode == "online" and not has_key():
+        said = "WANDB_MODE: online" if offline is None else "logger.wandb.offline: false"
+        raise ValueError(f"{said} without a key; set WANDB_API_KEY, or leave it unset to log offline")
     directory = Path(directory)
-    # wandb looks at this before anything else, and asks for a key on a terminal where it is not set.
-    os.environ["WANDB_MODE"] = "offline" if offline else "online"
-    os.environ.setdefault("WANDB_SILENT", "true")
-    return WandbLogger(
+    # What a user has set stands; arguments leave the environment to the next job as it was.
+    return WandbRun(
         project=project,
         save_dir=str(directory),
         config=config,
@@ -67,5 +83,17 @@ def wandb_run(
         name=name or directory.name,
         group=group,
         tags=list(tags),
-        offline=offline,
+        mode=mode,
+        settings={} if "WANDB_SILENT" in os.environ else {"silent": True},
     )
+
+
+def _mode(offline: bool | None) -> str:
+    """The mode of wandb: never one in which it would ask for a key."""
+    wanted = os.environ.get("WANDB_MODE", "")
+    wanted = _OTHER_NAMES.get(wanted, wanted)
+    if wanted == "disabled":
+        return wanted
+    if offline is None:
+        return wanted or ("online" if has_key() else "offline")
+    return "offline" if offline else "online"
