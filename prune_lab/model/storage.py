@@ -1,7 +1,7 @@
 """Exports on disk: `config.json`, `model.safetensors`, `tokenizer.json`, `README.md`.
 
-Every file is written beside its place and then moved there, `config.json` last, so that a directory with a
-`config.json` is whole.
+All files are written beside their places before the first is moved there. An older `config.json` goes before that, and
+the new one is moved last: a directory with a `config.json` is whole at any moment, and never half of two exports.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,12 @@ def save_export(model: Transformer, directory: str | Path) -> None:
     config = {"model_type": "prune_lab", **model.config.to_dict()}
     if model.tokenizer is not None:
         config["tokenizer_hash"] = model.tokenizer.hash
-    content = safetensors.torch.save(_stored_tensors(model), metadata={"format": "pt"})
-    _replace(directory / WEIGHTS, lambda path: path.write_bytes(content))
+    contents = {WEIGHTS: safetensors.torch.save(_stored_tensors(model), metadata={"format": "pt"})}
     if model.tokenizer is not None:
-        _replace(directory / TOKENIZER, model.tokenizer.save)
-    _replace(directory / CARD, lambda path: path.write_text(model_card(model), encoding="utf-8"))
-    _replace(directory / CONFIG, lambda path: path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8"))
+        contents[TOKENIZER] = (json.dumps(model.tokenizer.content, ensure_ascii=False) + "\n").encode()
+    contents[CARD] = model_card(model).encode()
+    contents[CONFIG] = (json.dumps(config, indent=2) + "\n").encode()
+    _replace_all(directory, contents)
 
 
 def load_export(source: str | Path, **hub: Any) -> Transformer:
@@ -152,10 +151,23 @@ def _download(source: str, hub: dict[str, Any]) -> Path:
         ) from error
 
 
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
+    """Put the files of an export in their places, the last one of `contents` last."""
+    temporaries = {name: directory / f".{name}.{os.getpid()}" for name in contents}
     try:
-        write(temporary)
-        os.replace(temporary, path)
+        for name, content in contents.items():
+            _write_through(temporaries[name], content)
+        for name in (CONFIG, *({TOKENIZER} - set(contents))):
+            (directory / name).unlink(missing_ok=True)
+        for name, temporary in temporaries.items():
+            os.replace(temporary, directory / name)
     finally:
-        temporary.unlink(missing_ok=True)
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
+
+
+def _write_through(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

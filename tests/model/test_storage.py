@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.heads import HeadMask
+from prune_lab.model import storage
 from prune_lab.model.storage import read_config, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.surgery import mask_heads, prune_heads
@@ -156,19 +157,51 @@ def test_saving_again_replaces_the_export_and_leaves_nothing_behind(small_model,
     assert torch.equal(Transformer.from_pretrained(export)(*batch), other(*batch))
 
 
-def test_a_failed_save_leaves_the_old_file(small_model, export, monkeypatch, batch):
-    expected = Transformer.from_pretrained(export)(*batch)
+def broken(function, number):
+    """The function, with a full disk at its call of this number."""
+    calls = iter(range(number + 1))
 
-    def disk_full(path, content):
-        with open(path, "wb") as file:
-            file.write(content[:100])
-        raise OSError("No space left on device")
+    def call(*arguments):
+        if next(calls) == number:
+            raise OSError("No space left on device")
+        return function(*arguments)
 
-    monkeypatch.setattr(Path, "write_bytes", disk_full)
-    with pytest.raises(OSError, match="No space left"):
-        small_model(seed=1).save_pretrained(export)
-    assert {path.name for path in export.iterdir()} == FILES
-    assert torch.equal(Transformer.from_pretrained(export)(*batch), expected)
+    return call
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("step", ["write", "replace"])
+def test_a_failed_save_leaves_the_old_export_or_none_and_never_a_mixture(
+    with_tokenizer, small_model, batch, monkeypatch, step, number
+):
+    old, directory = with_tokenizer
+    sizes = {name: getattr(old.config, name) for name in ("source_vocab_size", "target_vocab_size")}
+    new = pruned_as_in_a1(small_model(seed=1, **sizes))
+    new.tokenizer = Tokenizer.train([*PAIRS, ("noch eins", "one more")], kind="words", joint=False)
+    with monkeypatch.context() as full:
+        if step == "write":
+            full.setattr(storage, "_write_through", broken(storage._write_through, number))
+        else:
+            full.setattr(os, "replace", broken(os.replace, number))
+        with pytest.raises(OSError, match="No space left"):
+            new.save_pretrained(directory)
+    assert {path.name for path in directory.iterdir()} <= FILES | {"tokenizer.json"}, "nothing is left behind"
+    if step == "write":
+        loaded = Transformer.from_pretrained(directory)
+        assert weights_hash(loaded) == weights_hash(old) and loaded.tokenizer.hash == old.tokenizer.hash
+    else:
+        with pytest.raises(FileNotFoundError, match="not an export, it has no config.json"):
+            Transformer.from_pretrained(directory)
+    new.save_pretrained(directory)
+    loaded = Transformer.from_pretrained(directory)
+    assert weights_hash(loaded) == weights_hash(new) and loaded.tokenizer.hash == new.tokenizer.hash
+
+
+def test_an_older_tokenizer_goes_when_the_new_model_has_none(with_tokenizer, small_model):
+    _, directory = with_tokenizer
+    small_model().save_pretrained(directory)
+    assert {path.name for path in directory.iterdir()} == FILES
+    assert Transformer.from_pretrained(directory).tokenizer is None
 
 
 def test_weights_hash_tells_models_apart(small_model):
