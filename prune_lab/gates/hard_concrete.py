@@ -1,6 +1,6 @@
-"""Hard concrete gates (Louizos 2018, arXiv 1712.01312, eq. 10 to 12).
+"""Hard concrete gates (Louizos 2018, arXiv 1712.01312, section 2.2).
 
-On heads they were used by Voita 2019 (arXiv 1905.09418, section 4.1).
+On heads they were used by Voita 2019 (arXiv 1905.09418, section 6.1).
 
 Shapes: H heads of one site.
 """

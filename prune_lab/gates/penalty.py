@@ -23,7 +23,9 @@ class HasSites(Protocol):
 
 
 def expected_open(model: HasSites) -> Tensor:
-    """The expected number of open gates (scalar): P(open) summed over live heads of gated sites (Louizos 2018, eq. 9).
+    """The expected number of open gates (scalar): P(open) summed over live heads of gated sites.
+
+    Louizos 2018 (arXiv 1712.01312), section 2.2.
 
     Raises:
         ValueError: the model has no gates.
@@ -38,7 +40,9 @@ def expected_open(model: HasSites) -> Tensor:
 
 
 class L0Penalty:
-    """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight (Voita 2019, eq. 5 to 7).
+    """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight.
+
+    Voita 2019 (arXiv 1905.09418), section 6.1.
 
     Args:
         weight: loss per open head, in nats per target token.

@@ -1,7 +1,7 @@
 """Dropout with cheap masks on the CPU.
 
-`torch.nn.functional.dropout` draws one Bernoulli number after the other on the CPU, which took a quarter of a
-training step. Here sixteen random bits decide each element: one 64-bit draw of the generator makes four mask entries.
+`torch.nn.functional.dropout` draws one Bernoulli number after the other on the CPU, which a small model's training
+steps notice. Here sixteen random bits decide each element: one 64-bit draw of the generator makes four mask entries.
 The rate is a multiple of 2^-16, and the kept elements are scaled by exactly that rate. Compiled models use torch's
 own: the draw would cut the graph, and a fused mask is cheap.
 """
