@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -12,22 +14,31 @@ class WeightAverage:
     n is the number of updates so far. The smaller d at the start lets the average forget the untrained weights (as in
     the moving average of TensorFlow).
 
+    Gates are left out: they have a fast, constant learning rate of their own, and an average would lag behind them, so
+    that a model with it would have heads open that the trained gates have closed.
+
     Args:
         model: whose trainable parameters are averaged.
+        leave_out: parameters of it that are not, the gates.
         decay: between 0 and 1.
 
     Raises:
         ValueError: a decay outside 0 to 1.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, *, leave_out: Iterable[nn.Parameter] = ()) -> None:
         if not 0 < decay < 1:
             raise ValueError(
                 f"training.average_decay: {decay}; allowed are numbers above 0 and below 1, or null for no averaging"
             )
         self.decay = decay
         self.num_updates = 0
-        self._parameters = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+        left_out = {id(parameter) for parameter in leave_out}
+        self._parameters = {
+            name: parameter
+            for name, parameter in model.named_parameters()
+            if parameter.requires_grad and id(parameter) not in left_out
+        }
         self._averages = {
             # In 16 bits a step of (1 - decay) would be rounded away.
             name: parameter.detach().clone().to(torch.promote_types(parameter.dtype, torch.float32))

@@ -21,7 +21,7 @@ from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import token_cross_entropy
-from prune_lab.training.parameters import parameter_groups
+from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.random_state import random_states, set_random_state
 from prune_lab.training.schedules import constant
 
@@ -40,7 +40,7 @@ class TranslationModule(pl.LightningModule):
         gate_learning_rate: of the gates' parameters.
         label_smoothing: of the cross entropy.
         clip_norm: largest norm of the gradient of all weights but the gates; 0 for no clipping.
-        average_decay: decay of the weight average, or None for none.
+        average_decay: decay of the weight average, which gates stay out of, or None for none.
         gate_seed: seed of the gates' noise.
         log_every: updates between logged figures.
         compile_options: arguments of `torch.compile` for the training pass, or None to run it as it is.
@@ -53,21 +53,23 @@ class TranslationModule(pl.LightningModule):
         *,
         optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         schedule: Callable[[int], float],
-        penalty: L0Penalty | None = None,
-        gate_learning_rate: float = 0.05,
-        label_smoothing: float = 0.1,
-        clip_norm: float = 1.0,
-        average_decay: float | None = None,
-        gate_seed: int = 0,
-        log_every: int = 50,
-        compile_options: Mapping[str, Any] | None = None,
-        products: str = "float32",
+        penalty: L0Penalty | None,
+        gate_learning_rate: float,
+        label_smoothing: float,
+        clip_norm: float,
+        average_decay: float | None,
+        gate_seed: int,
+        log_every: int,
+        compile_options: Mapping[str, Any] | None,
+        products: str,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
         self._products = products
         self.model = model
-        self.average = None if average_decay is None else WeightAverage(model, average_decay)
+        self.average = None
+        if average_decay is not None:
+            self.average = WeightAverage(model, average_decay, leave_out=gate_parameters(model))
         self._build_optimizer, self._schedule = optimizer, schedule
         parameter_groups(model, gate_learning_rate=gate_learning_rate)  # What cannot be trained is told now.
         self._penalty = penalty

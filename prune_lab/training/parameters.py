@@ -16,8 +16,8 @@ def freeze(model: Transformer, parts: Collection[str]) -> None:
     """Stop training parts of a model, in place.
 
     `decoder` takes the target table and the vocabulary projection with it, and so the source table where they are one:
-    an encoder-only experiment leaves the function of the decoder as it was (Voita 2019, section 4.2). Gates are never
-    frozen.
+    an encoder-only experiment leaves the function of the decoder as it was (Voita 2019, arXiv 1905.09418, section 6.2).
+    Gates are never frozen.
 
     Raises:
         ValueError: an unknown part.
@@ -25,7 +25,7 @@ def freeze(model: Transformer, parts: Collection[str]) -> None:
     unknown = sorted(set(parts) - set(PARTS))
     if unknown:
         raise ValueError(f"training.freeze: {unknown[0]!r}; allowed are {', '.join(PARTS)}")
-    gates = {id(parameter) for gate in model.gates().values() for parameter in gate.parameters()}
+    gates = {id(parameter) for parameter in gate_parameters(model)}
     target_side: list[nn.Module] = [
         model.source_table if model.target_table is None else model.target_table,
         model.target_positions,
@@ -44,6 +44,11 @@ def freeze(model: Transformer, parts: Collection[str]) -> None:
                     parameter.requires_grad_(False)
 
 
+def gate_parameters(model: Transformer) -> list[nn.Parameter]:
+    """The parameters of the gates."""
+    return [parameter for gate in model.gates().values() for parameter in gate.parameters()]
+
+
 def parameter_groups(model: Transformer, *, gate_learning_rate: float) -> list[dict[str, Any]]:
     """Optimiser groups: `decayed` (matrices), `plain` (biases, norms, token tables) and `gates`.
 
@@ -54,7 +59,7 @@ def parameter_groups(model: Transformer, *, gate_learning_rate: float) -> list[d
     """
     if not gate_learning_rate > 0:
         raise ValueError(f"gates.learning_rate: {gate_learning_rate}; allowed are numbers above 0")
-    gates = [parameter for gate in model.gates().values() for parameter in gate.parameters() if parameter.numel()]
+    gates = [parameter for parameter in gate_parameters(model) if parameter.numel()]
     gate_ids = {id(parameter) for parameter in gates}
     tables = (model.source_table, model.target_table, model.output_table)
     table_ids = {id(table.weight) for table in tables if table is not None}

@@ -87,6 +87,16 @@ def test_frozen_weights_are_left_alone(model):
     assert set(average.state_dict()) == {"num_updates", "0.bias", "1.weight", "1.bias"}
 
 
+def test_what_is_left_out_keeps_its_own_value(model):
+    average = WeightAverage(model, 0.9, leave_out=model[0].parameters())
+    assert set(average.state_dict()) == {"num_updates", "1.weight", "1.bias"}
+    change(model)
+    average.update()
+    before = values(model)
+    average.swap()
+    assert [torch.equal(new, old) for new, old in zip(values(model), before, strict=True)] == [True, True, False, False]
+
+
 def test_16_bit_weights_are_averaged_in_32(model):
     model.bfloat16()
     average = WeightAverage(model, 0.999)

@@ -107,9 +107,22 @@ def test_b2_gated_masked_and_pruned_models_translate_alike(task, pruned_run):
         assert lines[0] == lines[1] == lines[2]
 
 
-def test_remaining_heads_are_those_of_the_model_that_is_validated(task, train, tmp_path):
+def test_the_weight_average_leaves_the_trained_gates_as_they_are(task, train, tmp_path):
     model = task.model(gated=True)
     penalty = L0Penalty(weight=0.5)
-    train(model, tmp_path, penalty=penalty, gate_learning_rate=0.3, average_decay=0.9, keep="last")
-    row = json.loads((tmp_path / "validation.jsonl").read_text(encoding="utf-8").splitlines()[-1])
-    assert row["remaining_heads"] == num_open(model) == num_open(load_model(tmp_path / "last.ckpt"))
+    # Gates close faster than an average of this decay could follow.
+    train(model, tmp_path, penalty=penalty, gate_learning_rate=0.3, average_decay=0.999, keep="last")
+    model.save_pretrained(tmp_path / "export")
+    gates, validation = (
+        json.loads((tmp_path / name).read_text(encoding="utf-8").splitlines()[-1])
+        for name in ("gates.jsonl", "validation.jsonl")
+    )
+    export = load_model(tmp_path / "export")
+    assert gates["open"] < 24
+    assert (
+        gates["open"]
+        == validation["remaining_heads"]
+        == num_open(export)
+        == num_open(load_model(tmp_path / "last.ckpt"))
+    )
+    assert gates["p_open"] == {site: gate.p_open().tolist() for site, gate in export.gates().items()}

@@ -50,7 +50,19 @@ def run(
 ) -> Gradients:
     quiet_lightning()
     gradients = Gradients()
-    fixed = {"optimizer": partial(torch.optim.SGD, lr=0.0), "schedule": lambda update: 1.0, "clip_norm": 0.0}
+    fixed = {
+        "optimizer": partial(torch.optim.SGD, lr=0.0),
+        "schedule": lambda update: 1.0,
+        "penalty": None,
+        "gate_learning_rate": 0.05,
+        "label_smoothing": 0.1,
+        "clip_norm": 0.0,
+        "average_decay": None,
+        "gate_seed": 0,
+        "log_every": 50,
+        "compile_options": None,
+        "products": "float32",
+    }
     module = TranslationModule(model, **{**fixed, **settings})
     lightning = pl.Trainer(
         max_steps=len(windows),
