@@ -89,7 +89,7 @@ def kind_of_site(site: str) -> str:
     return HeadSite.parse(site).kind
 
 
-def _checked(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, list[int]]:
+def checked_heads(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, list[int]]:
     """The choice as sorted lists of head numbers; ValueError names an unknown site or a number out of range."""
     original = model.original_heads()
     checked: dict[str, list[int]] = {}
@@ -130,7 +130,7 @@ class HeadMask:
             ValueError: an unknown site, or a number outside the range that the unpruned model had.
         """
         live = model.heads()
-        removed = _checked(heads, model)
+        removed = checked_heads(heads, model)
         for site, numbers in removed.items():
             gone = [number for number in numbers if number not in live[site]]
             if gone:
@@ -149,7 +149,7 @@ class HeadMask:
             ValueError: an unknown site, a number out of range, or a head that is gone already.
         """
         live = model.heads()
-        kept = _checked(heads, model)
+        kept = checked_heads(heads, model)
         for site, numbers in kept.items():
             gone = [number for number in numbers if number not in live[site]]
             if gone:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from prune_lab.attention.registry import attention_of_kind
+from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
 
 FORMAT_VERSION = 1
@@ -54,7 +55,8 @@ class ModelConfig:
         tie_output: the vocabulary projection is the target table.
         projection_bias: biases in attention projections and feed-forward.
         norm_bias: biases in layer norms.
-        attention: variant, as a name, `{"name", "options"}`, or a mapping from kind of site to either.
+        attention: variant, as a name, `{"name", "options"}`, or a mapping from kind of site to either; kept as the
+            second, or as a mapping from kind of site to it.
         encoder_head_dim: head width K in the encoder; D / heads when None.
         decoder_head_dim: head width K in the decoder; D / heads when None.
         pad_id: padding mark.
@@ -113,8 +115,7 @@ class ModelConfig:
         self._check_vocabularies()
         for stack in ("encoder", "decoder"):
             self._check_head_dim(stack)
-        for kind in KINDS:
-            attention_of_kind(self.attention, kind)
+        self.attention = self._checked_attention()
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model: {self.d_model}; sinusoidal positions need an even width")
         self.heads = self._checked_heads(self.heads)
@@ -146,6 +147,13 @@ class ModelConfig:
         if self.positions == "rotary" and getattr(self, name) % 2:
             raise ValueError(f"model.{name}: {getattr(self, name)}; rotary positions need an even head width")
 
+    def _checked_attention(self) -> dict[str, Any]:
+        """The variant as `{"name", "options"}`, or as a mapping from each kind of site to that."""
+        found = {kind: attention_of_kind(self.attention, kind) for kind in KINDS}
+        by_kind = {kind: {"name": name, "options": options} for kind, (name, options) in found.items()}
+        is_mapping_by_kind = isinstance(self.attention, Mapping) and KINDS[0] in self.attention
+        return by_kind if is_mapping_by_kind else by_kind[KINDS[0]]
+
     def _checked_heads(self, heads: Any) -> dict[str, list[int]]:
         table = {site: list(range(num)) for site, num in self.original_heads().items()}
         if not isinstance(heads, Mapping | None):
@@ -176,6 +184,7 @@ class ModelConfig:
             raise ValueError(f"model.gates.name: {gates['name']!r}; allowed is the name of a kind of gate")
         if not isinstance(options, Mapping):
             raise ValueError(f"model.gates.options: {options!r}; allowed is a mapping")
+        build_gate(gates["name"], num_heads=1, options=dict(options))  # refuses what no gate knows
         return {"name": gates["name"], "kinds": list(kinds), "options": dict(options)}
 
     def sites(self) -> list[str]:

@@ -25,7 +25,7 @@ def search_hypotheses(
     model: Transformer, source_ids: Tensor, options: DecodingOptions, *, use_cache: bool, max_length: int | None
 ) -> Hypotheses:
     """See `Transformer.search`; every module is in evaluation mode meanwhile, and in its own mode afterwards."""
-    if max_length is not None and max_length < 1:
+    if max_length is not None and (isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1):
         raise ValueError(f"max_length: {max_length!r}; allowed are whole numbers from 1")
     if len(source_ids) == 0:
         return Hypotheses([], [])

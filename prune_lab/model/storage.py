@@ -94,6 +94,8 @@ def read_config(directory: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(values, dict) or values.pop("model_type", None) != "prune_lab":
         raise ValueError(f"{path}: not an export of prune_lab (model_type must be 'prune_lab')")
+    if "format_version" not in values:
+        raise ValueError(f"{path}: key 'format_version' is missing; every export states it")
     return values
 
 

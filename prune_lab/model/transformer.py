@@ -6,6 +6,7 @@ Shapes: B batch, S source positions, T target positions, D model width, V target
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -245,19 +246,34 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         return other
 
     def save_pretrained(
-        self, save_directory: str | Path, *, push_to_hub: bool = False, repo_id: str | None = None, **hub: Any
+        self,
+        save_directory: str | Path,
+        *,
+        config: Any = None,
+        push_to_hub: bool = False,
+        repo_id: str | None = None,
+        model_card_kwargs: dict[str, Any] | None = None,
+        **hub: Any,
     ) -> str | None:
         """Write an export: `config.json`, `model.safetensors`, `README.md`, and `tokenizer.json` if the model has one.
 
         Args:
             save_directory: made if needed.
+            config: None; there for `PyTorchModelHubMixin`, the model's own is written.
             push_to_hub: upload it as well; returns the commit's address.
             repo_id: where to; the directory's name when None.
+            model_card_kwargs: not used; there for `PyTorchModelHubMixin`.
             hub: private, token, commit_message and the like, for the upload.
 
         Raises:
-            ValueError: `save_directory` is a file.
+            ValueError: `save_directory` is a file, or a `config` is given.
+            TypeError: an argument that the upload does not know.
         """
+        if config is not None:
+            raise ValueError(f"config: {config!r}; allowed is None, the model's own is written")
+        unknown = sorted(set(hub) - set(inspect.signature(self.push_to_hub).parameters))
+        if unknown:
+            raise TypeError(f"save_pretrained() got an unexpected keyword argument {unknown[0]!r}")
         from prune_lab.model.storage import save_export
 
         save_export(self, save_directory)

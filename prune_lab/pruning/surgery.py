@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from prune_lab.gates.hard_concrete import HardConcreteGate
-from prune_lab.heads import HeadMask
+from prune_lab.heads import HeadMask, checked_heads
 from prune_lab.model.transformer import Transformer
 
 
@@ -18,7 +18,7 @@ def mask_heads(model: Transformer, mask: HeadMask) -> Transformer:
     """A copy with the same shapes in which the heads that `mask` does not keep contribute exactly zero, in every mode.
 
     Raises:
-        ValueError: a site that the model does not have.
+        ValueError: a site or a head number that the model does not have.
     """
     return _masked_in_place(model.copy(), mask)
 
@@ -32,7 +32,7 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
         keep_gates: the survivors keep their gates; False takes all gates off, after which each survivor counts fully.
 
     Raises:
-        ValueError: a site that the model does not have.
+        ValueError: a site or a head number that the model does not have.
     """
     pruned = _masked_in_place(model.copy(), mask)
     if not keep_gates:
@@ -80,10 +80,9 @@ def fold_fractions(model: Transformer) -> Transformer:
 
 
 def _masked_in_place(model: Transformer, mask: HeadMask) -> Transformer:
-    sites = model.attention_sites()
-    unknown = [site for site in mask.kept if site not in sites]
-    if unknown:
-        raise ValueError(f"site {unknown[0]!r} is not in this model; it has {', '.join(sites)}")
-    for name, kept in mask.kept.items():
-        sites[name].mask_heads(kept)
+    # A mask need not come from `removing` or `keeping`, nor from this model.
+    kept = checked_heads(mask.kept, model)
+    for name, site in model.attention_sites().items():
+        if name in kept:
+            site.mask_heads(kept[name])
     return model

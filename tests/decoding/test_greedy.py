@@ -88,8 +88,8 @@ def test_the_limit_is_a_plus_b_times_the_source_length(small_model, sources, bea
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-@pytest.mark.parametrize("max_length", [0, -1])
-def test_a_limit_below_one_is_refused(small_model, sources, beam_size, max_length):
+@pytest.mark.parametrize("max_length", [0, -1, 2.7, True])
+def test_a_limit_that_is_no_whole_number_from_one_is_refused(small_model, sources, beam_size, max_length):
     with pytest.raises(ValueError, match=f"max_length: {max_length}; allowed are whole numbers from 1"):
         small_model().generate(sources([3]), beam_size=beam_size, max_length=max_length)
 

@@ -37,6 +37,17 @@ def test_goes_through_json_and_back():
     assert values["decoder_head_dim"] == 16 and values["encoder_head_dim"] == 8
 
 
+def test_attention_is_kept_with_its_options_however_it_was_written():
+    plain = {"name": "multi_head", "options": {}}
+    for written in ("multi_head", {"name": "multi_head"}, plain):
+        assert config(attention=written).attention == plain
+        assert ModelConfig.from_dict({**config().to_dict(), "attention": written}) == config()
+    kinds = ("encoder.self", "decoder.self", "decoder.cross")
+    by_kind = config(attention=dict.fromkeys(kinds, "multi_head"))
+    assert by_kind.attention == dict.fromkeys(kinds, plain)
+    assert ModelConfig.from_dict(json.loads(json.dumps(by_kind.to_dict()))) == by_kind
+
+
 def test_what_to_dict_gives_is_independent():
     original = config()
     original.to_dict()["heads"]["encoder.0.self"].clear()
@@ -171,6 +182,8 @@ def test_an_unknown_attention_is_refused_with_the_known_ones():
             "model.gates.kinds: ['cross']; allowed are lists of encoder.self, decoder.self",
         ),
         ({"gates": {"name": "hard_concrete", "options": 3}}, "model.gates.options: 3; allowed is a mapping"),
+        ({"gates": {"name": "nope"}}, "gates: 'nope' is unknown; allowed are fixed, hard_concrete"),
+        ({"gates": {"name": "fixed", "options": {"beta": 1}}}, "gates.options of fixed: ['beta'] not all known"),
         ({"gates": {"name": None}}, "model.gates.name: None; allowed is the name of a kind of gate"),
     ],
     ids=str,

@@ -132,7 +132,8 @@ def test_types_come_back_also_where_gates_have_another(small_model, batch, tmp_p
 def test_an_export_holds_plain_files_and_short_names(export):
     assert {path.name for path in export.iterdir()} == FILES
     config = json.loads((export / "config.json").read_text())
-    assert config["model_type"] == "prune_lab" and config["format_version"] == 1 and config["attention"] == "multi_head"
+    assert config["model_type"] == "prune_lab" and config["format_version"] == 1
+    assert config["attention"] == {"name": "multi_head", "options": {}}
     assert config["heads"]["decoder.1.cross"] == [0, 1, 2, 3] and config["encoder_head_dim"] == 8
     assert "prune_lab." not in (export / "config.json").read_text()
     card = (export / "README.md").read_text()
@@ -148,6 +149,29 @@ def test_the_card_counts_what_remains(small_model, tmp_path):
         and "| decoder.1.cross | 3 |" in card
         and "| encoder.1.self | 1, 3 |" in card
     )
+
+
+def test_exports_with_the_bare_name_of_their_attention_load(export, small_model):
+    path = export / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"attention": "multi_head"}))
+    assert weights_hash(Transformer.from_pretrained(export)) == weights_hash(small_model())
+
+
+def test_a_config_file_states_its_format(export):
+    path = export / "config.json"
+    values = json.loads(path.read_text())
+    del values["format_version"]
+    path.write_text(json.dumps(values))
+    assert refusal(ValueError, export) == f"{path}: key 'format_version' is missing; every export states it"
+
+
+def test_unknown_arguments_of_saving_are_refused(small_model, tmp_path):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'typo'"):
+        small_model().save_pretrained(tmp_path / "export", typo=3)
+    assert not (tmp_path / "export").exists()
+    small_model().save_pretrained(tmp_path / "export", config=None, model_card_kwargs=None)
+    with pytest.raises(ValueError, match=r"^config: \{'a': 1\}; allowed is None, the model's own is written$"):
+        small_model().save_pretrained(tmp_path / "other", config={"a": 1})
 
 
 def test_saving_again_replaces_the_export_and_leaves_nothing_behind(small_model, export, batch):

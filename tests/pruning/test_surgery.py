@@ -342,6 +342,15 @@ def test_a_mask_of_another_model_is_refused(small_model):
             remove(small_model(), mask)
 
 
+@pytest.mark.parametrize("remove", [mask_heads, prune_heads])
+def test_a10_a_mask_with_a_head_that_the_model_does_not_have_is_refused(small_model, remove):
+    model = small_model()
+    with pytest.raises(ValueError, match=r"^head 7 of decoder.0.cross: allowed are whole numbers from 0 to 3$"):
+        remove(model, HeadMask({"decoder.0.cross": (7,)}))
+    assert model.heads()["decoder.0.cross"] == [0, 1, 2, 3]
+    assert remove(model, HeadMask({"decoder.0.cross": (2,)})).heads()["decoder.0.cross"] == [2]
+
+
 def test_masks_add_up(small_model, batch):
     model = small_model()
     once = mask_heads(model, removing(model, {"encoder.0.self": [1], "decoder.1.cross": [0]}))
