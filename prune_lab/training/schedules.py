@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+# The shipped configuration takes the one from the other.
+_TOTAL = "trainer.max_steps, as scheduler.total_updates"
+
 
 @dataclass(frozen=True, kw_only=True)
 class InverseSquareRoot:
@@ -28,7 +31,8 @@ class InverseSquareRoot:
         _check("scheduler.decay_updates", self.decay_updates)
         if self.decay_updates and self.total_updates is None:
             raise ValueError(
-                f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run"
+                f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run "
+                "(trainer.max_steps)"
             )
 
     def __call__(self, update: int) -> float:
@@ -61,7 +65,7 @@ class Cosine:
         _check("scheduler.warmup_updates", self.warmup_updates)
         if self.total_updates <= self.warmup_updates:
             raise ValueError(
-                f"scheduler.total_updates: {self.total_updates}; "
+                f"{_TOTAL}: {self.total_updates}; "
                 f"allowed are numbers above scheduler.warmup_updates ({self.warmup_updates})"
             )
         if not 0 <= self.floor <= 1:
@@ -79,13 +83,15 @@ class Cosine:
 class Trapezoid:
     """Linear warm-up, a plateau at the peak, and a linear end to zero: for runs that start from trained weights.
 
+    In a run that is too short for its slopes, the warm-up takes at most half of it, and the end what is left.
+
     Attributes:
         total_updates: length of the run.
         warmup_updates: updates over which the rate rises to its peak.
         decay_updates: the last updates of the run, over which the rate falls to zero.
 
     Raises:
-        ValueError: negative numbers, or a run that is shorter than its warm-up and decay together.
+        ValueError: negative numbers, or a run of no updates.
     """
 
     total_updates: int
@@ -95,18 +101,14 @@ class Trapezoid:
     def __post_init__(self) -> None:
         _check("scheduler.warmup_updates", self.warmup_updates)
         _check("scheduler.decay_updates", self.decay_updates)
-        _check("scheduler.total_updates", self.total_updates)
-        shortest = max(1, self.warmup_updates + self.decay_updates)
-        if self.total_updates < shortest:
-            raise ValueError(
-                f"scheduler.total_updates: {self.total_updates}; allowed are numbers from {shortest}, with "
-                f"scheduler.warmup_updates {self.warmup_updates} and scheduler.decay_updates {self.decay_updates}"
-            )
+        _check(_TOTAL, self.total_updates, at_least=1)
 
     def __call__(self, update: int) -> float:
         """The factor at an update."""
-        rise = (update + 1) / self.warmup_updates if self.warmup_updates else 1.0
-        fall = (self.total_updates - update) / self.decay_updates if self.decay_updates else 1.0
+        warmup_updates = min(self.warmup_updates, self.total_updates // 2)
+        decay_updates = min(self.decay_updates, self.total_updates - warmup_updates)
+        rise = (update + 1) / warmup_updates if warmup_updates else 1.0
+        fall = (self.total_updates - update) / decay_updates if decay_updates else 1.0
         return max(0.0, min(1.0, rise, fall))
 
 
@@ -115,6 +117,6 @@ def constant(update: int) -> float:
     return 1.0
 
 
-def _check(key: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from 0")
+def _check(key: str, value: int, *, at_least: int = 0) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least}")

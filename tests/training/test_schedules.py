@@ -63,6 +63,16 @@ def test_trapezoid_is_flat_between_its_slopes():
     assert [peak(update) for update in range(11)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 1, 0.8, 0.6, 0.4, 0.2, 0])
 
 
+@pytest.mark.parametrize("total_updates", [1, 2, 30, 300, 519])
+def test_the_slopes_of_a_trapezoid_fit_in_a_short_run(total_updates):
+    schedule = Trapezoid(total_updates=total_updates, warmup_updates=20, decay_updates=500)
+    factors = [schedule(update) for update in range(total_updates)]
+    top = factors.index(max(factors))
+    assert factors[top] == 1
+    assert factors[:top] == sorted(factors[:top]) and factors[top:] == sorted(factors[top:], reverse=True)
+    assert factors[-1] <= 1 / (total_updates - total_updates // 2) and schedule(total_updates) == 0
+
+
 def test_constant_is_one():
     assert {constant(update) for update in (0, 7, 10**6)} == {1}
 
@@ -74,13 +84,13 @@ def test_constant_is_one():
         (lambda: InverseSquareRoot(warmup_updates=1.5), "scheduler.warmup_updates: 1.5; allowed"),
         (lambda: InverseSquareRoot(warmup_updates=True), "scheduler.warmup_updates: True; allowed"),
         (lambda: InverseSquareRoot(decay_updates=5), "scheduler.decay_updates: 5 needs scheduler.total_updates"),
-        (lambda: Cosine(total_updates=10, warmup_updates=10), "scheduler.total_updates: 10; allowed.*above.*10"),
-        (lambda: Cosine(total_updates=10, floor=2), "scheduler.floor: 2; allowed"),
-        (lambda: Trapezoid(total_updates=0), "scheduler.total_updates: 0; allowed are numbers from 1"),
         (
-            lambda: Trapezoid(total_updates=9, warmup_updates=5, decay_updates=5),
-            "scheduler.total_updates: 9; allowed are numbers from 10",
+            lambda: Cosine(total_updates=10, warmup_updates=10),
+            "trainer.max_steps, as scheduler.total_updates: 10; allowed.*above.*10",
         ),
+        (lambda: Cosine(total_updates=10, floor=2), "scheduler.floor: 2; allowed"),
+        (lambda: Trapezoid(total_updates=0), "trainer.max_steps, as scheduler.total_updates: 0; allowed.* from 1"),
+        (lambda: Trapezoid(total_updates=9, decay_updates=-1), "scheduler.decay_updates: -1; allowed"),
     ],
 )
 def test_settings_that_cannot_work(build, message):
