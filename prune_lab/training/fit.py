@@ -26,7 +26,7 @@ from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_re
 from prune_lab.training.files import replace_copy
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
-from prune_lab.training.trainer import build_trainer, quiet_lightning
+from prune_lab.training.trainer import build_trainer, product_type_of, quiet_lightning
 
 __all__ = ["FitResult", "FitSettings", "Seeds", "TrainingData", "fit", "quiet_lightning"]
 
@@ -43,6 +43,8 @@ class FitResult:
         num_updates: updates made in all.
         seconds: time that `fit` took in this process.
         best_bleu: the best validation BLEU, of the returned model or of an earlier one.
+        validation_search: how validation decoded, `greedy` or `beam N`; BLEU of another search is another number.
+        products: type in which matrix products of training ran, whatever was asked for.
     """
 
     model: Transformer
@@ -51,6 +53,8 @@ class FitResult:
     num_updates: int
     seconds: float
     best_bleu: float
+    validation_search: str
+    products: str
 
 
 def fit(
@@ -68,7 +72,8 @@ def fit(
     """Train `model` in place; go on from `directory/last.ckpt` when it is there.
 
     Args:
-        model: with its tokenizer; frozen parts stay as they are.
+        model: with its tokenizer; frozen parts stay as they are. Of one that `torch.compile` has wrapped the inside is
+            trained; `FitSettings.compile_options` makes training run compiled.
         data: what it reads.
         settings: how.
         directory: for checkpoints, metrics and validation results; made if needed.
@@ -84,6 +89,7 @@ def fit(
     """
     start = time.monotonic()
     settings.check()
+    model = getattr(model, "_orig_mod", model)
     if model.tokenizer is None:
         raise ValueError("the model has no tokenizer; training validates on text and needs one")
     if penalty is not None and not model.gates():
@@ -94,6 +100,7 @@ def fit(
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():
         keep_freed_memory()
+    products = products_here(settings.products)
     torch.manual_seed(seeds.dropout)
     module = TranslationModule(
         model,
@@ -107,7 +114,7 @@ def fit(
         gate_seed=seeds.gates,
         log_every=settings.log_every,
         compile_options=settings.compile_options,
-        products=products_here(settings.products),
+        products=products,
     )
     source = TranslationData(
         data.train,
@@ -129,7 +136,7 @@ def fit(
         del last
         trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
     module.set_gate_generator(None)
-    return _result(model, directory, settings.keep, start)
+    return _result(model, directory, settings.keep, start, products=product_type_of(trainer, products))
 
 
 def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
@@ -159,7 +166,8 @@ def _stages(
         stages.append(
             GateGrids(
                 directory=directory,
-                every=settings.validate_every,
+                every=settings.gate_every,
+                validate_every=settings.validate_every,
                 penalty_weight=penalty.weight if penalty is not None else 0.0,
                 gate_learning_rate=settings.gate_learning_rate,
             )
@@ -180,7 +188,7 @@ def _validation_state(content: dict[str, Any]) -> dict[str, Any]:
     return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))
 
 
-def _result(model: Transformer, directory: Path, keep: str, start: float) -> FitResult:
+def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str) -> FitResult:
     last = load_checkpoint(directory / LAST)
     state = _validation_state(last)
     model.load_state_dict(averaged_weights(last if keep == "last" else load_checkpoint(directory / BEST)))
@@ -192,4 +200,6 @@ def _result(model: Transformer, directory: Path, keep: str, start: float) -> Fit
         num_updates=last["global_step"],
         seconds=time.monotonic() - start,
         best_bleu=state["best_bleu"],
+        validation_search=state["search"],
+        products=products,
     )

@@ -72,8 +72,11 @@ class FitSettings:
         patience: validations without a better BLEU before training stops, or None.
         validation_decoding: how validation decodes.
         gate_learning_rate: of the gates.
+        gate_every: updates between evaluations of the gates, for `gates.jsonl` and the warning that none of them moves.
         products: type of the factors of matrix products while training on the CPU, `float32` or `bfloat16`; see
-            `prune_lab.attention.products`.
+            `prune_lab.attention.products`. A `trainer.precision` other than 32 bits decides alone: under autocast
+            (`bf16-mixed`) all of training runs in its types, and with `bf16-true` or `64-true` the weights have the
+            type. `FitResult.products` says what came of both.
         keep_freed_memory: see `prune_lab.training.allocator`.
         keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
             other, an early model with more open heads has the better BLEU, and is not what was asked for).
@@ -93,6 +96,7 @@ class FitSettings:
     patience: int | None = None
     validation_decoding: DecodingOptions = field(default_factory=lambda: DecodingOptions(beam_size=1))
     gate_learning_rate: float = 0.05
+    gate_every: int = 50
     products: str = "float32"
     keep_freed_memory: bool = True
     keep: str = "best"
@@ -111,6 +115,7 @@ class FitSettings:
             raise ValueError(f"training.products: {self.products!r}; allowed are {', '.join(PRODUCTS)}")
         _check_count("trainer.max_steps", self.trainer.get("max_steps", -1))
         _check_count("training.log_every", self.log_every)
+        _check_count("training.gate_every", self.gate_every)
         if not 0 <= self.label_smoothing < 1:
             raise ValueError(
                 f"training.label_smoothing: {self.label_smoothing}; allowed are numbers from 0 and below 1"

@@ -35,6 +35,7 @@ _OWN = {
     "reload_dataloaders_every_n_epochs": _STREAM,
     "val_check_interval": _VALIDATION,
 }
+_TYPES = {"16": "float16", "bf16": "bfloat16", "64": "float64"}
 _NOISE = (
     ".*does not have many workers.*",
     ".*TreeSpec.*",
@@ -56,6 +57,10 @@ def build_trainer(
     for name, instead in _OWN.items():
         if options.get(name) is not None:
             raise ValueError(f"trainer.{name}: {options[name]!r}; not used here: {instead}")
+    precision = options.get("precision")
+    if isinstance(precision, str) and precision.endswith("-true") and precision != "32-true":
+        # Validation would run in that type and a later evaluation of the checkpoint in float32: two numbers for one model.
+        raise ValueError(f"trainer.precision: {precision!r}; allowed are 32-true, bf16-mixed and 16-mixed")
     given: dict[str, Any] = {name: value for name, value in options.items() if name not in _OWN}
     fixed: dict[str, Any] = {
         "max_epochs": -1,
@@ -75,6 +80,19 @@ def build_trainer(
         )
     except (TypeError, ValueError, MisconfigurationException) as error:
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
+
+
+def product_type_of(trainer: pl.Trainer, products: str) -> str:
+    """The type in which matrix products of training really run: `float32`, `bfloat16`, `float16` or `float64`.
+
+    Args:
+        trainer: its precision decides unless it is 32 bits.
+        products: what `products_here` said.
+    """
+    width, _, way = str(trainer.precision).partition("-")
+    if width != "32":
+        return _TYPES.get(width, str(trainer.precision))
+    return products if trainer.strategy.root_device.type == "cpu" else "float32"
 
 
 def quiet_lightning() -> None:

@@ -23,7 +23,8 @@ def test_progress_is_plain_lines_and_lightning_is_quiet(task, train, tmp_path, c
     output = capfd.readouterr()
     lines = output.out.splitlines()
     assert len(lines) == 3 and output.err == ""
-    pattern = r"train: update (10|20|30)/(20|30)  BLEU \d+\.\d \(best \d+\.\d\)  nll \d+\.\d{3}  open \d+"
+    figures = r"validation BLEU \(greedy\) \d+\.\d \(best \d+\.\d\)  nll \d+\.\d{3}  open \d+"
+    pattern = rf"train: update (10|20|30)/(20|30)  {figures}"
     assert all(re.fullmatch(pattern, line) for line in lines)
     assert caplog.records == []
     assert [str(warning.message) for warning in caught if "numpy" not in str(warning.message)] == []

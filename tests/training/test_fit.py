@@ -5,15 +5,19 @@ import json
 import math
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
 from functools import partial
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.training.callbacks import validation
 from prune_lab.training.checkpoint import load_model, model_from_checkpoint
 from prune_lab.training.fit import Seeds
 from prune_lab.training.parameters import freeze
@@ -54,7 +58,7 @@ def test_c2_a_later_evaluation_finds_what_validation_found(task, train, tmp_path
     bleu, lines = evaluate(loaded, task, options)
     assert bleu == result.validation_bleu == result.best_bleu == best["bleu"] > 0
     assert "".join(f"{line}\n" for line in lines) == (tmp_path / "validation_hypotheses.txt").read_text("utf-8")
-    assert best["search"] == ("greedy" if beam_size == 1 else "beam 2")
+    assert best["search"] == result.validation_search == ("greedy" if beam_size == 1 else "beam 2")
     assert evaluate(result.model, task, options) == (bleu, lines)
     assert not result.model.training and result.num_updates == 40 and result.seconds > 0
 
@@ -63,6 +67,33 @@ def test_c2_holds_under_mixed_precision(task, train, tmp_path):
     result = train(task.model(), tmp_path, trainer={"precision": "bf16-mixed"})
     assert evaluate(load_model(tmp_path / "best.ckpt"), task, DecodingOptions(beam_size=1))[0] == result.validation_bleu
     assert {parameter.dtype for parameter in result.model.parameters()} == {torch.float32}
+
+
+def test_c2_the_label_is_that_of_the_search_that_gave_the_number(task, train, tmp_path):
+    first = train(task.model(), tmp_path)
+    again = train(task.model(), tmp_path, validation_decoding=DecodingOptions(beam_size=2))
+    assert (again.validation_bleu, again.validation_search) == (first.validation_bleu, "greedy")
+
+
+@pytest.mark.parametrize(
+    ("has_instructions", "precision", "asked", "used"),
+    [
+        (True, "32-true", "bfloat16", "bfloat16"),
+        (False, "32-true", "bfloat16", "float32"),
+        (True, "32-true", "float32", "float32"),
+        (False, "bf16-mixed", "float32", "bfloat16"),
+    ],
+)
+def test_the_type_of_products_is_told_as_it_was(
+    task, train, tmp_path, monkeypatch, has_instructions, precision, asked, used
+):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_instructions})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = train(task.model(), tmp_path, max_steps=1, trainer={"precision": precision}, products=asked)
+    assert result.products == used
+    told = any("products stay in float32" in str(warning.message) for warning in caught)
+    assert told == (asked == "bfloat16" and not has_instructions)
 
 
 def test_training_learns_and_logs(task, train, tmp_path):
@@ -97,11 +128,9 @@ def test_the_average_is_what_is_validated_and_returned(task, train, tmp_path):
 
 
 def test_keep_last_returns_the_last_weights_and_their_score(task, train, tmp_path, monkeypatch):
-    from prune_lab.training.callbacks import validation
-
     falling = iter([30.0, 20.0])
     real = validation.score
-    monkeypatch.setattr(validation, "score", lambda *args, **kwargs: _with_bleu(real(*args, **kwargs), next(falling)))
+    monkeypatch.setattr(validation, "score", lambda *args, **kwargs: replace(real(*args, **kwargs), bleu=next(falling)))
     result = train(task.model(), tmp_path, keep="last")
     assert (result.validation_bleu, result.best_bleu, result.best_update, result.num_updates) == (20.0, 30.0, 10, 20)
     last, best = (model_from_checkpoint(tmp_path / name) for name in ("last.ckpt", "best.ckpt"))
@@ -113,12 +142,6 @@ def test_keep_last_returns_the_last_weights_and_their_score(task, train, tmp_pat
     again = train(task.model(), tmp_path, keep="best")
     assert (again.validation_bleu, again.best_bleu) == (30.0, 30.0)
     assert torch.equal(again.model.source_table.weight, best.source_table.weight)
-
-
-def _with_bleu(scores, bleu: float):
-    from dataclasses import replace
-
-    return replace(scores, bleu=bleu)
 
 
 def test_d6_checkpoints_hold_plain_data(task, train, tmp_path):
@@ -182,25 +205,26 @@ def test_compiled_blocks_leave_the_same_checkpoint(task, train, tmp_path):
     assert evaluate(loaded, task, DecodingOptions(beam_size=1))[0] == plain.validation_bleu
 
 
+def test_a_wrapped_model_is_trained_itself(task, train, tmp_path):
+    model = task.model()
+    result = train(torch.compile(model, backend="eager"), tmp_path, max_steps=1)
+    assert result.model is model
+    assert not any("_orig_mod" in name for name in torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"])
+
+
 # Seeds
 
 
-class Orders:
+class Orders(pl.Callback):
     """Notes what the data order, the dropout masks and the gates' noise of a run come to."""
 
-    def __new__(cls):
-        import pytorch_lightning as pl
+    def __init__(self) -> None:
+        self.batches: list[list[list[int]]] = []
 
-        class Callback(pl.Callback):
-            def __init__(self) -> None:
-                self.batches: list[list[int]] = []
-
-            def on_train_batch_end(self, trainer, pl_module, outputs, batch, *_) -> None:
-                self.batches.append([part.source_ids.flatten().tolist() for part in batch.batches])
-                self.dropout = torch.get_rng_state()
-                self.gates = pl_module.gate_generator.get_state()
-
-        return Callback()
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, *_) -> None:
+        self.batches.append([part.source_ids.flatten().tolist() for part in batch.batches])
+        self.dropout = torch.get_rng_state()
+        self.gates = pl_module.gate_generator.get_state()
 
 
 def test_each_seed_decides_one_thing(task, train, tmp_path):
@@ -242,6 +266,7 @@ def test_the_same_seeds_give_the_same_run(task, train, tmp_path):
         ({"max_steps": None}, "trainer.max_steps: None; allowed"),
         ({"trainer": {"max_stepz": 3}}, "trainer: .*max_stepz"),
         ({"trainer": {"precision": "float"}}, "trainer: .*float"),
+        ({"trainer": {"precision": "bf16-true"}}, "trainer.precision: 'bf16-true'; allowed are 32-true, bf16-mixed"),
         ({"trainer": {"accelerator": "abacus"}}, "trainer: .*abacus"),
         ({"trainer": {"max_epochs": 3}}, "trainer.max_epochs: 3; not used here: .*trainer.max_steps"),
         ({"trainer": {"enable_checkpointing": True}}, "trainer.enable_checkpointing: True; not used here: checkpoints"),
@@ -255,6 +280,7 @@ def test_the_same_seeds_give_the_same_run(task, train, tmp_path):
         ({"accumulate": 0}, "training.accumulate: 0; allowed"),
         ({"keep": "worst"}, "training.keep: 'worst'; allowed are best, last"),
         ({"log_every": 0}, "training.log_every: 0; allowed"),
+        ({"gate_every": 0}, "training.gate_every: 0; allowed are whole numbers from 1"),
         ({"label_smoothing": 1.0}, "training.label_smoothing: 1.0; allowed"),
         ({"clip_norm": -1.0}, "training.clip_norm: -1.0; allowed"),
         ({"max_tokens": 2}, "max_tokens=2 leaves none"),

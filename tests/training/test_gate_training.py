@@ -5,7 +5,9 @@ import warnings
 
 import pytest
 import torch
+import yaml
 
+from prune_lab.commands.help import config_directory
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.gates.penalty import L0Penalty
@@ -54,13 +56,16 @@ def test_b1_weight_0_is_no_penalty(task, train, tmp_path):
 
 
 def test_b1_gates_that_stay_put_under_a_penalty_are_told(task, train, tmp_path):
-    with pytest.warns(UserWarning, match="24 gates were open at the last 5 looks") as caught:
+    with pytest.warns(
+        UserWarning, match="24 gates were open at each of the last 5 evaluations, 2 updates apart"
+    ) as caught:
         penalty = L0Penalty(weight=1e-7)
         train(
             task.model(gated=True),
             tmp_path,
-            max_steps=8,
-            validate_every=1,
+            max_steps=10,
+            gate_every=2,
+            validate_every=3,
             penalty=penalty,
             gate_learning_rate=1e-6,
         )
@@ -68,20 +73,47 @@ def test_b1_gates_that_stay_put_under_a_penalty_are_told(task, train, tmp_path):
     assert "penalty.weight 1e-07" in message and "gates.learning_rate 1e-06" in message and "\n" not in message
 
 
+def test_gates_are_evaluated_apart_from_validation_and_with_it(task, train, tmp_path):
+    for max_steps in (10, 13):
+        train(task.model(gated=True), tmp_path, max_steps=max_steps, gate_every=4, validate_every=5)
+    gates, validation = (
+        [json.loads(line)["update"] for line in (tmp_path / name).read_text(encoding="utf-8").splitlines()]
+        for name in ("gates.jsonl", "validation.jsonl")
+    )
+    assert (gates, validation) == ([4, 5, 8, 10, 12, 13], [5, 10, 13])
+
+
 @pytest.mark.parametrize("weight", [None, 0.0])
 def test_b1_without_a_penalty_nobody_expects_gates_to_move(task, train, tmp_path, weight):
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*gates were open.*")
         penalty = None if weight is None else L0Penalty(weight=weight)
-        train(task.model(gated=True), tmp_path, max_steps=6, validate_every=1, penalty=penalty)
+        train(task.model(gated=True), tmp_path, max_steps=6, gate_every=1, penalty=penalty)
 
 
 def test_b1_the_warning_counts_gates_and_not_other_heads(task, train, tmp_path):
     model = task.model()
     model.add_gates("hard_concrete", kinds=["encoder.self"])
-    with pytest.warns(UserWarning, match="8 gates were open at the last 5 looks"):
+    with pytest.warns(UserWarning, match="8 gates were open at each of the last 5 evaluations"):
         penalty = L0Penalty(weight=1e-7)
-        train(model, tmp_path, max_steps=5, validate_every=1, penalty=penalty, gate_learning_rate=1e-6)
+        train(model, tmp_path, max_steps=5, gate_every=1, penalty=penalty, gate_learning_rate=1e-6)
+
+
+def test_the_shipped_fixed_gates_stay_as_they_are_and_are_saved(task, train, tmp_path):
+    shipped = yaml.safe_load((config_directory() / "gates" / "fixed.yaml").read_text(encoding="utf-8"))
+    model = task.model()
+    model.add_gates(shipped["name"], shipped["kinds"], shipped["options"])
+    assert model.gates().keys() == set(model.sites())
+    for gate in model.gates().values():
+        assert gate.factors.tolist() == [1] * 4
+        gate.factors.copy_(torch.tensor([1, 0.5, 0.25, 0]))
+    before = model.source_table.weight.detach().clone()
+    train(model, tmp_path, max_steps=3, penalty=L0Penalty(weight=0), average_decay=0.9)
+    model.save_pretrained(tmp_path / "export")
+    assert not torch.equal(model.source_table.weight, before)
+    loaded = load_model(tmp_path / "export")
+    assert all(gate.factors.tolist() == [1, 0.5, 0.25, 0] for gate in loaded.gates().values())
+    assert num_open(loaded) == 18
 
 
 def test_b2_two_evaluations_of_one_checkpoint_are_identical(task, pruned_run):

@@ -15,14 +15,15 @@ from prune_lab.training.module import TranslationModule
 class GateGrids(pl.Callback):
     """Logs the open count and writes P(open) of every head to `gates.jsonl`, one line each time.
 
-    Must stand before the callback that saves checkpoints, so that a look belongs to the checkpoint of its update.
+    Must stand before the callback that saves checkpoints, so that a line belongs to the checkpoint of its update.
 
     Args:
         directory: where the file goes.
-        every: updates between two looks.
+        every: updates between two evaluations of the gates.
+        validate_every: updates between two validations, before which the gates are evaluated as well.
         penalty_weight: of the penalty; a warning only makes sense when it is above 0.
         gate_learning_rate: for the warning.
-        patience: looks without a change of the open count before the warning.
+        patience: evaluations, `every` updates apart, without a change of the open count before the warning.
     """
 
     def __init__(
@@ -30,32 +31,34 @@ class GateGrids(pl.Callback):
         *,
         directory: str | Path,
         every: int,
+        validate_every: int,
         penalty_weight: float,
         gate_learning_rate: float,
         patience: int = 5,
     ) -> None:
         self._path = Path(directory) / "gates.jsonl"
-        self._every, self._patience = every, patience
+        self._every, self._validate_every, self._patience = every, validate_every, patience
         self._penalty_weight, self._gate_learning_rate = penalty_weight, gate_learning_rate
         self._last_update = -1
         self._counts: list[int] = []
         self._warned = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget looks that a resumed run takes again."""
+        """Forget evaluations that a resumed run makes again."""
         if trainer.is_global_zero:
             drop_lines_after(self._path, trainer.global_step)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Look at the gates when it is time."""
-        if trainer.global_step % self._every == 0 or trainer.global_step == trainer.max_steps:
-            self._look(trainer, pl_module)
+        """Evaluate the gates when it is time."""
+        update = trainer.global_step
+        if any(update % every == 0 for every in (self._every, self._validate_every)) or update == trainer.max_steps:
+            self._evaluate(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A run that a time limit stopped shows how its gates stand."""
-        self._look(trainer, pl_module)
+        self._evaluate(trainer, pl_module)
 
-    def _look(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
         update = trainer.global_step
         if update == self._last_update:
@@ -72,7 +75,8 @@ class GateGrids(pl.Callback):
             logger.log_metrics(figures, step=update)
         if trainer.is_global_zero:
             append_line(self._path, {"update": update, "open": int(figures["gates/open"]), "p_open": grid})
-        self._watch(sum(len(open_heads[site]) for site in gates))
+        if update % self._every == 0:
+            self._watch(sum(len(open_heads[site]) for site in gates))
 
     def _watch(self, num_open: int) -> None:
         """Warn once when the number of open gates stays put although the penalty pulls at it."""
@@ -81,14 +85,15 @@ class GateGrids(pl.Callback):
         if stuck and self._penalty_weight > 0 and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{num_open} gates were open at the last {self._patience} looks; penalty.weight {self._penalty_weight} "
-                f"or gates.learning_rate {self._gate_learning_rate} may be too small",
+                f"{num_open} gates were open at each of the last {self._patience} evaluations, {self._every} updates "
+                f"apart; if more should close, penalty.weight {self._penalty_weight} or "
+                f"gates.learning_rate {self._gate_learning_rate} may be too small",
                 UserWarning,
                 stacklevel=2,
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """The last looks."""
+        """The last evaluations."""
         return {"last_update": self._last_update, "counts": self._counts, "warned": self._warned}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from prune_lab.training.files import append_line, drop_lines_after, replace_copy
 from prune_lab.training.module import TranslationModule
 
 NOTES, HYPOTHESES = "validation.jsonl", "validation_hypotheses.txt"
+_STATE = ("best_bleu", "best_update", "last_bleu", "last_update", "num_worse")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,9 @@ class Validation(pl.Callback):
         max_tokens: token budget of the batches for the loss.
         patience: validations without a better BLEU after which training stops; None to go on.
 
+    Attributes:
+        search: how it decodes, `greedy` or `beam N`: numbers of different searches are not compared.
+
     Raises:
         ValueError: `every` or `patience` below 1.
     """
@@ -69,6 +73,7 @@ class Validation(pl.Callback):
             raise ValueError(f"training.patience: {patience!r}; allowed are whole numbers from 1, or null")
         self._corpus, self._encoded, self._directory = corpus, encoded, Path(directory)
         self._every, self._options, self._scoring, self._patience = every, options, scoring, patience
+        self.search = "greedy" if options.beam_size == 1 else f"beam {options.beam_size}"
         self._batches = token_budget_batches(encoded.source_lengths, encoded.target_lengths, max_tokens)
         self.best_bleu: float | None = None
         self.best_update = 0
@@ -107,8 +112,7 @@ class Validation(pl.Callback):
         for logger in trainer.loggers:
             logger.log_metrics({f"validation/{name}": value for name, value in figures.items()}, step=update)
         if trainer.is_global_zero:
-            search = "greedy" if self._options.beam_size == 1 else f"beam {self._options.beam_size}"
-            append_line(self._directory / NOTES, {"update": update, **figures, "search": search})
+            append_line(self._directory / NOTES, {"update": update, **figures, "search": self.search})
         self._save(trainer, hypotheses if better else None)
         if self._out_of_patience():
             trainer.should_stop = True
@@ -164,11 +168,10 @@ class Validation(pl.Callback):
         return total / num_tokens
 
     def state_dict(self) -> dict[str, Any]:
-        """Best and last results."""
-        names = ("best_bleu", "best_update", "last_bleu", "last_update", "num_worse")
-        return {name: getattr(self, name) for name in names}
+        """Best and last results, and how they were decoded."""
+        return {"search": self.search, **{name: getattr(self, name) for name in _STATE}}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`."""
-        for name, value in state_dict.items():
-            setattr(self, name, value)
+        for name in _STATE:
+            setattr(self, name, state_dict[name])
