@@ -1,8 +1,9 @@
 """Matrix products of linear layers, on request in bfloat16 while a model trains on the CPU.
 
-Processors with bfloat16 instructions multiply such matrices faster than float32 ones. Autocast would use the type for everything, and the rest (attention, norms, sums) is slower in it; here only the factors of the products
-are rounded, and weights, gradients and all else stay in float32. Results then differ from those in float32 in the third
-digit, so it is a setting, off by default and part of the record.
+Processors with bfloat16 instructions multiply such matrices faster than float32 ones. Autocast would use the type for
+everything, and the rest (attention, norms, sums) is slower in it; here only the factors of the products are rounded,
+and weights, gradients and all else stay in float32. Results then differ from those in float32 in the third digit, so it
+is a setting, off by default and part of the record.
 
 Shapes: N rows, I inputs, O outputs.
 """

@@ -74,9 +74,8 @@ class FitSettings:
         gate_learning_rate: of the gates.
         gate_every: updates between evaluations of the gates, for `gates.jsonl` and the warning that none of them moves.
         products: type of the factors of matrix products while training on the CPU, `float32` or `bfloat16`; see
-            `prune_lab.attention.products`. A `trainer.precision` other than 32 bits decides alone: under autocast
-            (`bf16-mixed`) all of training runs in its types, and with `bf16-true` or `64-true` the weights have the
-            type. `FitResult.products` says what came of both.
+            `prune_lab.attention.products`. Where `trainer.precision` is a mixed one, autocast wins: its type is that
+            of all products, whatever this says. `FitResult.products` is what came of both.
         keep_freed_memory: see `prune_lab.training.allocator`.
         keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
             other, an early model with more open heads has the better BLEU, and is not what was asked for).

@@ -59,7 +59,7 @@ def build_trainer(
             raise ValueError(f"trainer.{name}: {options[name]!r}; not used here: {instead}")
     precision = options.get("precision")
     if isinstance(precision, str) and precision.endswith("-true") and precision != "32-true":
-        # Validation would run in that type and a later evaluation of the checkpoint in float32: two numbers for one model.
+        # Validation would run in that type, a later evaluation of the checkpoint in float32: two numbers for one model.
         raise ValueError(f"trainer.precision: {precision!r}; allowed are 32-true, bf16-mixed and 16-mixed")
     given: dict[str, Any] = {name: value for name, value in options.items() if name not in _OWN}
     fixed: dict[str, Any] = {
@@ -83,13 +83,13 @@ def build_trainer(
 
 
 def product_type_of(trainer: pl.Trainer, products: str) -> str:
-    """The type in which matrix products of training really run: `float32`, `bfloat16`, `float16` or `float64`.
+    """The type in which matrix products of training really run: `float32`, `bfloat16` or `float16`.
 
     Args:
-        trainer: its precision decides unless it is 32 bits.
+        trainer: under a mixed precision the type of its autocast is used.
         products: what `products_here` said.
     """
-    width, _, way = str(trainer.precision).partition("-")
+    width = str(trainer.precision).partition("-")[0]
     if width != "32":
         return _TYPES.get(width, str(trainer.precision))
     return products if trainer.strategy.root_device.type == "cpu" else "float32"

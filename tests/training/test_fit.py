@@ -5,7 +5,6 @@ import json
 import math
 import subprocess
 import sys
-import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -67,33 +66,6 @@ def test_c2_holds_under_mixed_precision(task, train, tmp_path):
     result = train(task.model(), tmp_path, trainer={"precision": "bf16-mixed"})
     assert evaluate(load_model(tmp_path / "best.ckpt"), task, DecodingOptions(beam_size=1))[0] == result.validation_bleu
     assert {parameter.dtype for parameter in result.model.parameters()} == {torch.float32}
-
-
-def test_c2_the_label_is_that_of_the_search_that_gave_the_number(task, train, tmp_path):
-    first = train(task.model(), tmp_path)
-    again = train(task.model(), tmp_path, validation_decoding=DecodingOptions(beam_size=2))
-    assert (again.validation_bleu, again.validation_search) == (first.validation_bleu, "greedy")
-
-
-@pytest.mark.parametrize(
-    ("has_instructions", "precision", "asked", "used"),
-    [
-        (True, "32-true", "bfloat16", "bfloat16"),
-        (False, "32-true", "bfloat16", "float32"),
-        (True, "32-true", "float32", "float32"),
-        (False, "bf16-mixed", "float32", "bfloat16"),
-    ],
-)
-def test_the_type_of_products_is_told_as_it_was(
-    task, train, tmp_path, monkeypatch, has_instructions, precision, asked, used
-):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": has_instructions})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        result = train(task.model(), tmp_path, max_steps=1, trainer={"precision": precision}, products=asked)
-    assert result.products == used
-    told = any("products stay in float32" in str(warning.message) for warning in caught)
-    assert told == (asked == "bfloat16" and not has_instructions)
 
 
 def test_training_learns_and_logs(task, train, tmp_path):
