@@ -16,7 +16,7 @@ UNPRUNED = "unpruned"
 # the others. What another method left unpruned, such as gates that all stayed open, is a point of that method.
 UNPRUNED_METHODS = (UNPRUNED, "base")
 # Settings that change how fast a hypothesis is found, not which one.
-_SPEED_ONLY = ("batch", "batch_size", "batch_sentences", "batch_tokens", "max_tokens", "use_cache")
+_SPEED_ONLY = ("batch_size",)
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,12 @@ class Line:
         """All seeds that occur."""
         return sorted({record.seed for point in self.points for record in point.records})
 
+    @property
+    def recovers(self) -> bool:
+        """Whether heads were chosen by a criterion and the pruned models then trained on; gates always train on."""
+        settings = [record.settings for point in self.points for record in point.records]
+        return any((each.get("recovery_updates") or 0) > 0 and each.get("penalty_weight") is None for each in settings)
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -215,7 +221,12 @@ def panels(records: Iterable[Record]) -> list[Panel]:
 
 def method_order(name: str) -> tuple[int, str]:
     """Sort key of methods: by name, random baselines at the end."""
-    return (1 if name.startswith("random") else 0, name)
+    return (1 if is_baseline(name) else 0, name)
+
+
+def is_baseline(name: str) -> bool:
+    """Whether a method is a random baseline."""
+    return name.startswith("random")
 
 
 def _panel(setting: Comparable, records: Sequence[Record]) -> Panel:

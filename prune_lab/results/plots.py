@@ -30,7 +30,7 @@ def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyl
 
     Where a method falls far behind, a second view shows the few BLEU below the unpruned model.
     """
-    styles = styles or method_styles(line.name for line in panel.lines)
+    styles = styles or method_styles(panel.lines)
     lowest = min((point.bleu.mean for point in panel.points), default=0.0)
     zoomed = panel.reference is not None and bool(panel.points) and panel.reference.bleu.mean - lowest > 2 * _ZOOM
     with settings():
@@ -96,7 +96,7 @@ def speed(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyl
     Returns:
         None where fewer than two records have a speed that was measured in the same way.
     """
-    styles = styles or method_styles(line.name for line in panel.lines)
+    styles = styles or method_styles(panel.lines)
     groups: dict[str, list[Speed]] = {}
     for measured in speeds(panel):
         groups.setdefault(measured.conditions, []).append(measured)

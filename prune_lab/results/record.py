@@ -26,7 +26,7 @@ class Record:
     so that records of a later release load as long as `format_version` is the same.
 
     Attributes:
-        method: What chose the heads: `unpruned`, `hard_concrete`, `gradient`, `random`, `gradient+recovery`, ...
+        method: What chose the heads: `unpruned`, `hard_concrete`, `gradient`, `random`, `gradient_recovery`, ...
         seed: The seed of the run, an axis of the study.
         label: Name of the point for people; the method if empty.
         status: `complete` or `failed`.

@@ -60,7 +60,7 @@ def write_report(
     write_csv(records, directory / "results.csv")
     write_json(records, directory / "results.json")
     found = panels(records)
-    styles = method_styles(line.name for panel in found for line in panel.lines)
+    styles = method_styles(line for panel in found for line in panel.lines)
     failed = [record for record in records if not record.complete]
     body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed))}</p>']
     for number, panel in enumerate(found, start=1):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.curves import UNPRUNED_METHODS, Panel, Point, panels
 from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_of
 
-_MAX_NAME = 24
+_MAX_NAME, _MIN_NAME = 24, 8
+_LEFT = ("method", "point")
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,17 @@ class _Column:
 
 _COLUMNS = (
     _Column("method", lambda panel, point: point.line, 0),
+    _Column("point", lambda panel, point: _key(point), 0),
     _Column("heads", lambda panel, point: f"{point.heads:.4g}", 0),
     _Column("state", lambda panel, point: point.records[0].state or "", 0),
-    _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 1),
+    _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 5),
     _Column("BLEU", lambda panel, point: f"{point.bleu.mean:.2f}", 0),
-    _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 3),
+    _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 2),
     _Column("diff", lambda panel, point: _difference(panel, point), 0),
     _Column("95 % interval", lambda panel, point: _interval(point), 6),
-    _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 2),
-    _Column("params", lambda panel, point: _parameters(point), 4),
-    _Column("sent/s", lambda panel, point: _speed(point), 5),
+    _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 1),
+    _Column("params", lambda panel, point: _parameters(point), 3),
+    _Column("sent/s", lambda panel, point: _speed(point), 4),
 )
 
 
@@ -78,10 +80,15 @@ def ordered_points(panel: Panel) -> list[Point]:
 def _cells(panel: Panel) -> dict[_Column, list[str]]:
     points = ordered_points(panel)
     cells = {column: [column.text(panel, point) for point in points] for column in _COLUMNS}
-    states = {point.records[0].state for point in panel.points}
-    if states == {"pruned"}:
-        cells = {column: texts for column, texts in cells.items() if column.heading != "state"}
     return {column: texts for column, texts in cells.items() if any(texts)}
+
+
+def _key(point: Point) -> str:
+    """What tells a point from others with as many heads: `w 0.06` for gates; empty where the heads do."""
+    weight = point.records[0].settings.get("penalty_weight")
+    if weight is not None:
+        return f"w {weight:g}"
+    return "" if point.line in UNPRUNED_METHODS or point.key == f"{point.heads:.4g}" else point.key
 
 
 def _setting(panel: Panel) -> tuple[str, str]:
@@ -95,15 +102,17 @@ def _total_width(cells: dict[_Column, list[str]]) -> int:
 
 def _width(column: _Column, texts: Sequence[str]) -> int:
     longest = max(len(column.heading), *map(len, texts))
-    return min(longest, _MAX_NAME) if column is _COLUMNS[0] else longest
+    return min(longest, _MAX_NAME) if column.heading in _LEFT else longest
 
 
 def _aligned(cells: dict[_Column, list[str]], width: int) -> str:
-    columns = []
+    columns, excess = [], max(0, _total_width(cells) - width)
     for column, texts in cells.items():
         size = _width(column, texts)
+        if column is _COLUMNS[0]:
+            size = max(_MIN_NAME, size - excess)
         shown = [_shortened(text, size) for text in (column.heading, *texts)]
-        columns.append([text.ljust(size) if column is _COLUMNS[0] else text.rjust(size) for text in shown])
+        columns.append([text.ljust(size) if column.heading in _LEFT else text.rjust(size) for text in shown])
     lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     return "\n".join([lines[0], "-" * min(width, _total_width(cells)), *lines[1:]])
 

@@ -41,14 +41,38 @@ def test_a_small_range_needs_no_second_view(record):
     assert len(plots.curve(panel_of(record("unpruned", 48), record(bleu=38.0))).axes) == 1
 
 
-def test_ten_methods_look_different_in_both_themes():
-    names = [*(f"method{index}" for index in range(9)), "random"]
-    styles = method_styles(names)
+def lines_of(record, *names, **changes):
+    return [panel_of(record(name, **changes)).lines[0] for name in names]
+
+
+def test_ten_methods_look_different_in_both_themes(record):
+    lines = lines_of(record, *(f"method{index}" for index in range(9)), "random")
+    styles = method_styles(lines)
     for theme in (LIGHT, DARK):
         assert len({style.colour(theme) for style in styles.values()}) == 10
     assert len({style.marker for style in styles.values()}) == 10
-    assert method_styles(reversed(names)) == styles, "the order of the records does not matter"
-    assert method_styles(["gradient+recovery"])["gradient+recovery"].dashes == "--"
+    assert method_styles(reversed(lines)) == styles, "the order of the records does not matter"
+
+
+def test_recovery_is_dashed_whatever_the_method_is_called(record):
+    settings = {"criterion": {"name": "gradient"}, "recovery_updates": 400}
+    lines = [
+        *lines_of(record, "gradient_recovery", settings=settings),
+        *lines_of(record, "gradient", settings=settings | {"recovery_updates": 0}),
+        *lines_of(record, "magnitude", settings={}),
+        *lines_of(record, "hard_concrete", settings={"penalty_weight": 0.02, "recovery_updates": 400}),
+    ]
+    dashed = {name for name, style in method_styles(lines).items() if style.dashes == "--"}
+    assert dashed == {"gradient_recovery"}
+
+
+def test_every_random_line_is_a_grey_baseline(record):
+    styles = method_styles(lines_of(record, "random", "random_recovery", "gradient"))
+    assert {name for name, style in styles.items() if style.colour(LIGHT) == LIGHT.baseline} == {
+        "random",
+        "random_recovery",
+    }
+    assert len({style.marker for style in styles.values()}) == 3
 
 
 @pytest.mark.parametrize(("layers", "width", "num_points"), [(1, 16, 1), (2, 4, 12), (6, 8, 40)])

@@ -7,7 +7,7 @@ def test_the_terminal_table_fits_and_is_in_order(study_records):
     lines = text_table(study_records).splitlines()
     assert max(map(len, lines)) <= 80
     rows = [line.split() for line in lines]
-    assert rows[2][:2] == ["method", "heads"]
+    assert rows[2][:4] == ["method", "point", "heads", "state"]
     assert [row[1] for row in rows if row and row[0] == "gradient"] == ["36", "24", "16", "12", "8"]
     methods = list(dict.fromkeys(row[0] for row in rows[4 : rows.index([])]))
     assert methods == ["unpruned", "gradient", "gradient+recovery", "hard_concrete", "random"]
@@ -19,6 +19,26 @@ def test_long_names_and_narrow_terminals(study_records, record):
     for width in (80, 60):
         assert max(map(len, text_table(records, width).splitlines())) <= width
     assert "BLEU" in text_table(records, 60)
+
+
+def test_points_with_as_many_heads_are_told_apart_at_80_columns(record):
+    gates = [
+        record("hard_concrete", 24, seed, settings={"point": f"weight {weight}", "penalty_weight": weight})
+        for seed in (1, 2)
+        for weight in (0.02, 0.045, 0.06)
+    ]
+    lines = text_table([record("unpruned", 48), *gates, record("gradient", 24)]).splitlines()
+    assert max(map(len, lines)) <= 80
+    found = [line.split()[1:4] for line in lines if line.startswith("hard_concrete")]
+    assert sorted(found) == [["w", "0.02", "24"], ["w", "0.045", "24"], ["w", "0.06", "24"]]
+    (plain,) = [line for line in lines if line.startswith("gradient")]
+    assert plain.split()[1] == "24"
+
+
+def test_a2_every_row_says_its_state_also_where_all_are_pruned(record, study_records):
+    for records in (study_records, [record()]):
+        lines = text_table(records).split("failed")[0].splitlines()[4:-2]
+        assert all("pruned" in line for line in lines if line)
 
 
 def test_a2_the_state_is_shown_where_models_are_masked(record):
