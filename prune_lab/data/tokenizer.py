@@ -153,18 +153,6 @@ class Tokenizer:
         """The line that target ids stand for; padding, begin and end marks are left out."""
         return self._target.decode(ids)
 
-    def source_pieces(self, ids: Iterable[int]) -> list[str]:
-        """The entries of the source vocabulary with these ids, for display."""
-        return [self._source.pieces[index] for index in ids]
-
-    def target_pieces(self, ids: Iterable[int]) -> list[str]:
-        """The entries of the target vocabulary with these ids, for display."""
-        return [self._target.pieces[index] for index in ids]
-
-    def normalise(self, line: str) -> str:
-        """The form of a line that decoding gives back when all its characters are known."""
-        return self._source.normalise(line)
-
     @property
     def content(self) -> dict[str, Any]:
         """What :meth:`save` writes, as plain data; the constructor takes it back."""
@@ -234,9 +222,6 @@ class _Side:
         if not self._is_bpe:
             return " ".join(shown)
         return " ".join("".join(shown).replace(_WORD_START, " ").split())
-
-    def normalise(self, line: str) -> str:
-        return self._model.normalizer.normalize_str(line)
 
 
 def _train_bpe(lines: list[str], vocab_size: int, min_frequency: int, split_punctuation: bool) -> tokenizers.Tokenizer:

@@ -1,6 +1,6 @@
 """What a decoder of translations must offer to greedy and beam search, whatever the model is.
 
-Shapes: N sentences, E hypotheses a sentence, V target vocabulary, S source positions.
+Shapes: N sentences, E hypotheses a sentence, V target vocabulary.
 """
 
 from __future__ import annotations
@@ -21,10 +21,3 @@ class DecodingState(Protocol):
 
     def select(self, sentences: Tensor) -> None:
         """Keep only these sentences (indices [M])."""
-
-
-class Stepper(Protocol):
-    """Encodes sources and starts decoding them."""
-
-    def start(self, source_ids: Tensor) -> DecodingState:
-        """Encode [N, S] and begin with one hypothesis a sentence."""

@@ -90,15 +90,6 @@ class Selection:
         return [(sites[order], head) for _, _, order, head in sorted(ranked)[:quota]]
 
 
-def select(scores: HeadScores, *, budget: int, scope: str = Selection.scope, floor: int = Selection.floor) -> HeadMask:
-    """The mask that keeps exactly `budget` heads, those with the highest scores; see `Selection`.
-
-    Raises:
-        ValueError: an unknown scope, a budget or floor out of range, or a score that is not finite.
-    """
-    return Selection(scope=scope, floor=floor)(scores, budget)
-
-
 def keep_rule_mask(model: Transformer) -> HeadMask:
     """The heads that the gates of `model` keep by their own rule; heads without a gate stay.
 

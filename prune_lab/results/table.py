@@ -1,4 +1,4 @@
-"""Small tables of the points: plain text for the terminal, Markdown for a README."""
+"""A small table of the points, for the terminal."""
 
 from __future__ import annotations
 
@@ -56,19 +56,6 @@ def text_table(records: Sequence[Record], width: int = 80) -> str:
     if failed:
         lines = [_shortened(f"  {record.name}, seed {record.seed}: {record.reason}", width) for record in failed]
         parts.append(f"{len(failed)} failed:\n" + "\n".join(lines))
-    return "\n\n".join(parts)
-
-
-def markdown_table(records: Sequence[Record]) -> str:
-    """The points of all curves as Markdown, with all columns that any point fills and the full signature."""
-    parts = []
-    for panel in panels(records):
-        cells = _cells(panel)
-        rows = [[column.heading for column in cells], *zip(*cells.values(), strict=True)]
-        lines = ["| " + " | ".join(str(text).replace("|", "\\|") for text in row) + " |" for row in rows]
-        rule = "|" + "|".join("---" if column is _COLUMNS[0] else "---:" for column in cells) + "|"
-        signature = f"{', '.join(_setting(panel))}; `{panel.setting.bleu_signature}`"
-        parts.append("\n".join([lines[0], rule, *lines[1:], "", signature]))
     return "\n\n".join(parts)
 
 

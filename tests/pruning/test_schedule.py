@@ -14,7 +14,7 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.schedule import Iterative, OneShot, prune_to
-from prune_lab.pruning.selection import Selection, select
+from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import prune_heads
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -111,7 +111,7 @@ def test_one_shot_scores_once_and_cuts_every_point_from_the_given_model():
     scores = score_heads(model, [batch()])
     for point in points:
         assert num_live(point.model) == point.budget == point.mask.num_kept
-        assert point.mask == select(scores, budget=point.budget)
+        assert point.mask == Selection()(scores, point.budget)
         assert same_weights(point.model, prune_heads(model, point.mask))
     assert same_weights(model, small_model())
 
@@ -123,7 +123,7 @@ def test_iterative_scores_each_pruned_model_and_goes_on_from_it():
     assert [num_live(point.model) for point in points] == [12, 5]
     expected = model
     for budget in (21, 18, 15, 12):
-        expected = prune_heads(expected, select(score_heads(expected, [batch()]), budget=budget))
+        expected = prune_heads(expected, Selection()(score_heads(expected, [batch()]), budget))
     assert points[0].model.heads() == expected.heads()
     assert same_weights(points[0].model, expected)
     smaller, larger = points[1].model.heads(), points[0].model.heads()

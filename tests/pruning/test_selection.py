@@ -8,7 +8,7 @@ import torch
 from prune_lab.heads import HeadMask, HeadScores, kind_of_site
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.selection import SCOPES, Selection, keep_rule_mask, select, share_out
+from prune_lab.pruning.selection import SCOPES, Selection, keep_rule_mask, share_out
 from prune_lab.pruning.surgery import mask_heads
 
 SITES = ("encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0.cross", "decoder.1.self", "decoder.1.cross")
@@ -26,6 +26,10 @@ def random_scores(seed: int = 0, num_heads=4) -> HeadScores:
 def small_model() -> Transformer:
     sizes = {"source_vocab_size": 10, "target_vocab_size": 10, "d_model": 8, "d_feed_forward": 8}
     return Transformer(ModelConfig(**sizes, encoder_layers=2, decoder_layers=2, encoder_heads=4, decoder_heads=4))
+
+
+def select(scores: HeadScores, *, budget, **settings) -> HeadMask:
+    return Selection(**settings)(scores, budget)
 
 
 def counts(mask: HeadMask) -> list[int]:

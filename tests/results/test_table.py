@@ -1,6 +1,6 @@
-"""Tables for the terminal and for Markdown."""
+"""The table for the terminal."""
 
-from prune_lab.results.table import markdown_table, text_table
+from prune_lab.results.table import text_table
 
 
 def test_the_terminal_table_fits_and_is_in_order(study_records):
@@ -54,13 +54,5 @@ def test_unlike_signatures_are_separate_tables(record):
     assert text.count("method") == 2 and "tokenize none, lower-cased" in text
 
 
-def test_markdown_has_equal_rows_and_the_full_signature(study_records):
-    text = markdown_table(study_records)
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert len({line.count("|") for line in rows}) == 1
-    assert rows[1].startswith("|---|---:|")
-    assert "`nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`" in text
-
-
 def test_nothing_is_an_empty_table():
-    assert text_table([]) == "" and markdown_table([]) == ""
+    assert text_table([]) == ""
