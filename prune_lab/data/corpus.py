@@ -7,15 +7,14 @@ are here, tables (JSONL, parquet, the Hugging Face hub) in ``tables``; ``splits`
 import gzip
 import hashlib
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from prune_lab.data.lines import BYTE_ORDER_MARK, GZIP_MAGIC, stream_lines
+
 Pair = tuple[str, str]
-_GZIP_MAGIC = b"\x1f\x8b"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class PairSource(Protocol):
@@ -136,17 +135,6 @@ class Part:
         return [pair for pair in self.whole.pairs() if self.start <= _place_of(pair[0]) < self.stop]
 
 
-def drop_empty(pairs: Iterable[Pair]) -> tuple[list[Pair], int]:
-    """Leaves out pairs with a blank side, for training.
-
-    Returns:
-        The pairs that stay, and how many were left out.
-    """
-    pairs = list(pairs)
-    kept = [(source, target) for source, target in pairs if source.strip() and target.strip()]
-    return kept, len(pairs) - len(kept)
-
-
 def read_pairs(source_path: str | Path, target_path: str | Path) -> list[Pair]:
     """Reads two text files, plain or gzip, line by line in step; blank lines stay.
 
@@ -160,30 +148,14 @@ def read_pairs(source_path: str | Path, target_path: str | Path) -> list[Pair]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """Reads the lines of a UTF-8 text file, plain or gzip.
-
-    Only a newline ends a line, as for the tools that made the file: U+2028, form feeds and the like are part of the
-    text. A carriage return before the newline and a byte order mark are left out, and the last line needs no newline.
+    """Reads the lines of a UTF-8 text file, plain or gzip; see `prune_lab.data.lines.stream_lines`.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is a directory, damaged gzip, or not UTF-8.
     """
-    content = read_bytes(path)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line_number = content.count(b"\n", 0, error.start) + 1
-        byte = content[error.start]
-        raise ValueError(
-            f"{path} is not UTF-8: line {line_number} holds the byte 0x{byte:02x} ({error.reason})"
-        ) from None
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    if "\r" in text:
-        lines = [line.removesuffix("\r") for line in lines]
-    return lines
+    with _existing(path).open("rb") as stream:
+        return list(stream_lines(stream, str(path)))
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -193,18 +165,22 @@ def read_bytes(path: str | Path) -> bytes:
         FileNotFoundError: there is no such file.
         ValueError: it is a directory, or damaged gzip.
     """
+    content = _existing(path).read_bytes()
+    if content.startswith(GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} is damaged gzip ({error})") from None
+    return content.removeprefix(BYTE_ORDER_MARK)
+
+
+def _existing(path: str | Path) -> Path:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"text file {path} does not exist")
     if path.is_dir():
         raise ValueError(f"{path} is a directory; a file is needed")
-    content = path.read_bytes()
-    if content.startswith(_GZIP_MAGIC):
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path} is damaged gzip ({error})") from None
-    return content.removeprefix(_BYTE_ORDER_MARK)
+    return path
 
 
 def _check_line_counts(source_path: str | Path, num_sources: int, target_path: str | Path, num_targets: int) -> None:

@@ -13,9 +13,11 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from prune_lab.data.corpus import Corpus, Part, TextFiles, drop_empty, load_corpus, read_lines, read_pairs
+from prune_lab.data.batching import EncodedCorpus
+from prune_lab.data.corpus import Corpus, Part, TextFiles, load_corpus, read_lines, read_pairs
 from prune_lab.data.splits import SPLITS, load_splits
 from prune_lab.data.tables import HubDataset, JsonLines, ParquetFile
+from prune_lab.data.tokenizer import Tokenizer
 
 CONFIGURATIONS = sorted((Path(__file__).parents[2] / "conf" / "data").glob("*.yaml"))
 PAIRS = [("a house", "ein Haus"), ("", "leer"), ("ü\u2028ber", "x\x0by\x85z")]
@@ -65,7 +67,9 @@ def test_c5_blank_lines_are_read_and_dropped_for_training(tmp_path: Path) -> Non
     target = write(tmp_path / "a.de", "eins\nzwei\ndrei\nvier\nfünf")
     pairs = read_pairs(source, target)
     assert pairs == [("one", "eins"), ("", "zwei"), ("three", "drei"), (" ", "vier"), ("five", "fünf")]
-    assert drop_empty(pairs) == ([pairs[0], pairs[2], pairs[4]], 2)
+    tokenizer = Tokenizer.train(pairs, kind="words", joint=False)
+    corpus = EncodedCorpus.encode(tokenizer, pairs)
+    assert corpus.line_numbers.tolist() == [1, 3, 5] and corpus.num_empty == 2
 
 
 @pytest.mark.parametrize("split", SPLITS)
