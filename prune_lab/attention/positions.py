@@ -1,4 +1,7 @@
-"""Rotary position embedding (Su 2021, arXiv 2104.09864, eq. 34), applied to queries and keys of self sites.
+"""Rotary position embedding (Su 2021, arXiv 2104.09864), applied to queries and keys of self sites.
+
+Equation 34 of the paper pairs neighbouring channels, 2i and 2i + 1. Here channel i is paired with i + K/2, as in most
+implementations since: the same function up to the order of the channels, which is learned.
 
 Shapes: B batch, H heads, T positions, K head width (even).
 """

@@ -62,7 +62,7 @@ class BatchPlan:
         num_ranks: int = 1,
     ) -> None:
         if max_tokens < 1:
-            raise ValueError(f"max_tokens is {max_tokens}; it must be at least 1")
+            raise ValueError(f"training.max_tokens is {max_tokens}; it must be at least 1")
         if max_sentences is not None and max_sentences < 1:
             raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1, or None for no limit")
         if num_ranks < 1:
@@ -73,7 +73,9 @@ class BatchPlan:
         self._kept = np.flatnonzero(longest <= max_tokens)
         if not len(self._kept):
             shortest = f"; the shortest has {longest.min()} with its end mark" if len(longest) else ""
-            raise ValueError(f"max_tokens={max_tokens} leaves none of the {len(longest)} sentence pairs{shortest}")
+            raise ValueError(
+                f"training.max_tokens={max_tokens} leaves none of the {len(longest)} sentence pairs{shortest}"
+            )
         self._source_lengths = source_lengths[self._kept]
         self._target_lengths = target_lengths[self._kept]
         self._seed = seed
@@ -88,7 +90,7 @@ class BatchPlan:
         )
         if len(starts) < num_ranks:
             raise ValueError(
-                f"{len(starts)} batches of max_tokens={max_tokens} are too few for {num_ranks} ranks; lower max_tokens"
+                f"{len(starts)} batches of training.max_tokens={max_tokens} are too few for {num_ranks} ranks; lower it"
             )
 
     @property
