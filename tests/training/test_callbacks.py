@@ -5,6 +5,7 @@ import re
 import warnings
 
 import pytest
+import pytorch_lightning as pl
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from prune_lab.data.batching import EncodedCorpus
@@ -23,7 +24,7 @@ def test_progress_is_plain_lines_and_lightning_is_quiet(task, train, tmp_path, c
     output = capfd.readouterr()
     lines = output.out.splitlines()
     assert len(lines) == 3 and output.err == ""
-    figures = r"validation BLEU \(greedy\) \d+\.\d \(best \d+\.\d\)  nll \d+\.\d{3}  open \d+"
+    figures = r"BLEU \(validation, greedy\) \d+\.\d \(best \d+\.\d\)  nll \d+\.\d{3}  open \d+"
     pattern = rf"train: update (10|20|30)/(20|30)  {figures}"
     assert all(re.fullmatch(pattern, line) for line in lines)
     assert caplog.records == []
@@ -73,6 +74,16 @@ def test_metrics_after_the_resumed_update_are_dropped(tmp_path):
     ) == "update,name,value\n10,loss,1.0\n20,loss,2.0\n30,loss,9.0\n"
     MetricsFile(tmp_path).log_metrics({"loss": 5.0}, step=1)
     assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "update,name,value\n1,loss,5.0\n"
+
+
+def test_a_run_that_crashes_at_once_has_a_metrics_file(task, train, tmp_path):
+    class Crash(pl.Callback):
+        def on_train_batch_end(self, *_) -> None:
+            raise RuntimeError("crash")
+
+    with pytest.raises(RuntimeError, match="crash"):
+        train(task.model(), tmp_path, callbacks=[Crash()], log_every=50)
+    assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "update,name,value\n"
 
 
 def test_files_are_replaced_whole(tmp_path, monkeypatch):

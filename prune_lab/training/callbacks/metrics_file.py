@@ -55,10 +55,15 @@ class MetricsFile(Logger):
         return len(row) == 3 and row[0].isdigit() and int(row[0]) <= self._resume_update
 
     @rank_zero_only
-    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Append the figures of one update."""
+    def save(self) -> None:
+        """Make the file where nothing was logged yet; Lightning calls this when training starts."""
         if not self._started:
             self._start()
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Append the figures of one update."""
+        self.save()
         with self.path.open("a", encoding="utf-8", newline="") as file:
             rows = ([step or 0, name, repr(float(value))] for name, value in metrics.items() if name != "epoch")
             csv.writer(file, lineterminator="\n").writerows(rows)

@@ -59,7 +59,7 @@ class ProgressLines(pl.Callback):
         if validated and validation is not None:
             self._validated = validation.last_update
             figures = validation.last_figures
-            line += f"  validation BLEU ({validation.search}) {figures['bleu']:.1f} (best {validation.best_bleu:.1f})"
+            line += f"  BLEU (validation, {validation.search}) {figures['bleu']:.1f} (best {validation.best_bleu:.1f})"
             line += f"  nll {figures['nll']:.3f}"
             if pl_module.model.gates():  # type: ignore[operator,union-attr]
                 line += f"  open {figures['remaining_heads']:.0f}"
