@@ -35,7 +35,8 @@ _OWN = {
     "reload_dataloaders_every_n_epochs": _STREAM,
     "val_check_interval": _VALIDATION,
 }
-_TYPES = {"16": "float16", "bf16": "bfloat16", "64": "float64"}
+# Kinds of precision, with the type of their products.
+_PRECISIONS = {"32-true": "float32", "bf16-mixed": "bfloat16", "16-mixed": "float16"}
 _NOISE = (
     ".*does not have many workers.*",
     ".*TreeSpec.*",
@@ -57,10 +58,6 @@ def build_trainer(
     for name, instead in _OWN.items():
         if options.get(name) is not None:
             raise ValueError(f"trainer.{name}: {options[name]!r}; not used here: {instead}")
-    precision = options.get("precision")
-    if isinstance(precision, str) and precision.endswith("-true") and precision != "32-true":
-        # Validation would run in that type, a later evaluation of the checkpoint in float32: two numbers for one model.
-        raise ValueError(f"trainer.precision: {precision!r}; allowed are 32-true, bf16-mixed and 16-mixed")
     given: dict[str, Any] = {name: value for name, value in options.items() if name not in _OWN}
     fixed: dict[str, Any] = {
         "max_epochs": -1,
@@ -72,7 +69,7 @@ def build_trainer(
     }
     defaults: dict[str, Any] = {"enable_model_summary": False}
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             **{**defaults, **given, **fixed},
             callbacks=list(callbacks),
             logger=list(loggers),
@@ -80,6 +77,10 @@ def build_trainer(
         )
     except (TypeError, ValueError, MisconfigurationException) as error:
         raise ValueError(f"trainer: {' '.join(str(error).split())}") from error
+    if trainer.precision not in _PRECISIONS:
+        # Validation would run in that type, a later evaluation of the checkpoint in float32: two numbers for one model.
+        raise ValueError(f"trainer.precision: {trainer.precision!r}; allowed are {', '.join(_PRECISIONS)}")
+    return trainer
 
 
 def product_type_of(trainer: pl.Trainer, products: str) -> str:
@@ -89,10 +90,8 @@ def product_type_of(trainer: pl.Trainer, products: str) -> str:
         trainer: under a mixed precision the type of its autocast is used.
         products: what `products_here` said.
     """
-    width = str(trainer.precision).partition("-")[0]
-    if width != "32":
-        return _TYPES.get(width, str(trainer.precision))
-    return products if trainer.strategy.root_device.type == "cpu" else "float32"
+    kind = _PRECISIONS[str(trainer.precision)]
+    return products if kind == "float32" and trainer.strategy.root_device.type == "cpu" else kind
 
 
 def quiet_lightning() -> None:

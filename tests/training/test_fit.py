@@ -238,6 +238,7 @@ def test_the_same_seeds_give_the_same_run(task, train, tmp_path):
         ({"max_steps": None}, "trainer.max_steps: None; allowed"),
         ({"trainer": {"max_stepz": 3}}, "trainer: .*max_stepz"),
         ({"trainer": {"precision": "float"}}, "trainer: .*float"),
+        ({"trainer": {"precision": 64}}, "trainer.precision: '64-true'; allowed are 32-true, bf16-mixed, 16-mixed"),
         ({"trainer": {"precision": "bf16-true"}}, "trainer.precision: 'bf16-true'; allowed are 32-true, bf16-mixed"),
         ({"trainer": {"accelerator": "abacus"}}, "trainer: .*abacus"),
         ({"trainer": {"max_epochs": 3}}, "trainer.max_epochs: 3; not used here: .*trainer.max_steps"),

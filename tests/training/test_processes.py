@@ -1,0 +1,59 @@
+"""Runs of two processes on the CPU: equal weights, the figures of one process, one decision, no waiting for ever."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_fit import metrics, notes
+
+pytestmark = pytest.mark.slow
+
+TWO = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
+
+
+def run(directory: Path, **options) -> list[dict]:
+    """Train in processes of their own; what each of them ended with."""
+    here = Path(__file__).parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = os.pathsep.join([str(here), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    directory.mkdir(exist_ok=True)
+    command = [sys.executable, str(here / "two_processes.py"), str(directory), json.dumps(options)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [torch.load(place, weights_only=True) for place in sorted(directory.glob("end-*.pt"))]
+
+
+def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
+    first, second = run(tmp_path / "two", max_steps=20, trainer=TWO, gated=False)
+    torch.testing.assert_close(first["weights"], second["weights"], rtol=0, atol=0)
+    (alone,) = run(tmp_path / "one", max_steps=20, accumulate=2, gated=False)
+    assert alone["updates"] == first["updates"] == 20
+    torch.testing.assert_close(first["weights"], alone["weights"], rtol=0, atol=1e-3)
+    assert metrics(tmp_path / "two") == pytest.approx(metrics(tmp_path / "one"), rel=1e-3, abs=1e-3)
+    assert [note["update"] for note in notes(tmp_path / "two")] == [10, 20]
+    assert min(note["bleu"] for note in notes(tmp_path / "two")) >= 0
+
+
+def test_processes_draw_their_own_dropout_masks_and_resume(tmp_path):
+    straight = run(tmp_path / "straight", max_steps=20, trainer=TWO, dropout=0.2, average_decay=0.9)
+    assert not torch.equal(straight[0]["dropout"], straight[1]["dropout"])
+    run(tmp_path / "parts", max_steps=10, trainer=TWO, dropout=0.2, average_decay=0.9)
+    resumed = run(tmp_path / "parts", max_steps=20, trainer=TWO, dropout=0.2, average_decay=0.9)
+    for one, two in zip(straight, resumed, strict=True):
+        torch.testing.assert_close(two["weights"], one["weights"], rtol=0, atol=1e-6)
+        assert torch.equal(two["dropout"], one["dropout"])
+    assert metrics(tmp_path / "parts") == pytest.approx(metrics(tmp_path / "straight"), abs=1e-6)
+
+
+def test_all_processes_stop_early_together(tmp_path):
+    ends = run(tmp_path / "run", max_steps=100, trainer=TWO, patience=2, falling=True, accumulate=2)
+    assert [end["updates"] for end in ends] == [30, 30]
+    assert [note["bleu"] for note in notes(tmp_path / "run")] == [40.0, 30.0, 20.0]
