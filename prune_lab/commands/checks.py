@@ -20,8 +20,9 @@ def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
     """ValueError when a split that is needed is not set."""
     for split in needed:
         if split not in splits.available:
-            all_needed = f"{', '.join(f'data.{name}' for name in needed[:-1])} and data.{needed[-1]}"
-            raise ValueError(f"data.{split}: not set; {who} needs {all_needed}")
+            keys = [f"data.{name}" for name in needed]
+            listed = f"{', '.join(keys[:-1])} and {keys[-1]}" if len(keys) > 1 else keys[0]
+            raise ValueError(f"data.{split}: not set; {who} needs {listed}")
 
 
 def check_report_split(split: Any, splits: Splits) -> None:

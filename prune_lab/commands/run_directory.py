@@ -81,9 +81,10 @@ def opened(directory: Path, command: str, config: Mapping[str, Any]) -> Iterator
     try:
         with ExitStack() as stack:
             stack.enter_context(locked(directory))
-            files = [directory / f"{command}{ending}" for ending in (".yaml", ".log")]
+            files = [directory / f"{command}.yaml", directory / f"{command}.log", directory / FILE_NAME]
             before = {path: path.read_bytes() if path.exists() else None for path in files}
             others = _entries(directory, files)
+            _forget_failure(directory)
             write_atomically(files[0], f"# {_command_line()}\n{OmegaConf.to_yaml(OmegaConf.create(dict(config)))}")
             handler = stack.enter_context(log_file(files[1]))
             try:
@@ -103,10 +104,17 @@ def opened(directory: Path, command: str, config: Mapping[str, Any]) -> Iterator
         remove_empty(missing)
 
 
+def _forget_failure(directory: Path) -> None:
+    """Removes the failed record of an earlier attempt: this one leaves its own, if it leaves any."""
+    with suppress(FileNotFoundError, ValueError):
+        if not Record.load(directory).complete:
+            (directory / FILE_NAME).unlink()
+
+
 def note_failure(directory: Path, command: str, config: Mapping[str, Any], error: Exception) -> None:
     """Leaves a record of a run that failed, for reports; a complete record of it stays."""
     with suppress(OSError, ValueError):
-        if (directory / FILE_NAME).exists() and Record.load(directory).complete:
+        if Record.load(directory).complete:
             return
     seed = config.get("seed")
     reason = f"{type(error).__name__}: {one_line(error)}"

@@ -88,8 +88,8 @@ class CutSettings:
 def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> None:
     """Write `directory/N-heads/export` for each budget, with a record where one is wanted, and print a line for each.
 
-    Where records are wanted, the model itself is measured first, in `directory/input`, and the others are compared with
-    it. What has a complete record is not done again.
+    Where records are wanted, the model itself is measured before the first of them, in `directory/input`, and they
+    are compared with it. What has a complete record is not done again.
 
     Args:
         model: with its tokenizer; stays as it is.
@@ -103,9 +103,10 @@ def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> Non
     if settings.gate_evaluation == "fraction":
         fold_fractions(model)  # for its message about a model without such gates
     cutter = _Cutter(model, settings, directory, by_keep_rule=budgets == AUTO)
-    if settings.report_split is not None:
-        cutter.measure_input(model)
     if not isinstance(budgets, str):
+        num_live = {site: len(heads) for site, heads in model.heads().items()}
+        for budget in budgets:
+            settings.selection.quotas(num_live, budget)
         left = [budget for budget in budgets if cutter.done(budget) is None]
         for budget in budgets:
             cutter.show(budget)
@@ -127,11 +128,10 @@ class _Cutter:
     """Scores, recovers and exports the points of one model."""
 
     def __init__(self, model: Transformer, settings: CutSettings, directory: Path, *, by_keep_rule: bool) -> None:
-        self._settings, self._directory = settings, directory
+        self._model, self._settings, self._directory = model, settings, directory
         self._tokenizer: Any = model.tokenizer
         self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
         self._name = "gates" if by_keep_rule else settings.criterion.name
-        self._baseline: list[str] | None = None
         self._encoded: EncodedCorpus | None = None
         self._recovered = 0
         self._result: FitResult | None = None
@@ -190,19 +190,19 @@ class _Cutter:
                 seeds=asdict(settings.seeds),
                 validation_bleu=self._result.validation_bleu if self._result else None,
                 gate_evaluation=self._evaluation,
-                baseline=self._baseline,
+                baseline=self.input_hypotheses(),
             )
             self.show(point.budget)
 
-    def measure_input(self, model: Transformer) -> None:
-        """Measure the model that is pruned, which the points are compared with."""
-        place = self._directory / INPUT
+    def input_hypotheses(self) -> list[str]:
+        """Translations of the model that is pruned, which is measured once."""
+        place, model = self._directory / INPUT, self._model
         if not (place / FILE_NAME).exists():
             model.save_pretrained(place / "export")
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
             method = UNPRUNED if is_whole else INPUT
             self._record(place / "export", place, method=method, settings={"updates": self._settings.updates})
-        self._baseline = read_lines(place / HYPOTHESES)
+        return read_lines(place / HYPOTHESES)
 
     def done(self, num_heads: int) -> Record | None:
         """The complete record of a point, or None when it is still to do."""

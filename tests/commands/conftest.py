@@ -1,5 +1,6 @@
 """Runs console scripts inside this process, in an empty folder, and an export for them to work on."""
 
+import contextlib
 import importlib
 import io
 import sys
@@ -81,3 +82,69 @@ def export(model: Transformer, tmp_path_factory: pytest.TempPathFactory) -> Path
     directory = tmp_path_factory.mktemp("commands") / "export"
     model.save_pretrained(directory)
     return directory
+
+
+SEARCH = {"decoding": "beam_size=2", "validation_decoding": "beam_size=1"}
+TINY_MODEL = (
+    "d_model=16",
+    "encoder_layers=1",
+    "decoder_layers=1",
+    "encoder_heads=2",
+    "decoder_heads=2",
+    "d_feed_forward=16",
+)
+TINY_METHODS = (
+    "+study.methods.closing={gates: {kinds: [encoder.self], options: {init: 0.2}}, weights: [9]}",
+    "+study.methods.fractions={gates: {options: {evaluation: fraction}}, weights: [0.01]}",
+    "+study.methods.steps={criterion: gradient, schedule: iterative, recovery: true}",
+    "study.methods.hard_concrete.weights=[0.01]",
+    "+study.methods.random.seeds=[1,2]",
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_text() -> list[str]:
+    """Overrides: a few sentences, and searches that end soon."""
+    sizes = [f"data.{split}.num_pairs={num}" for split, num in (("train", 120), ("validation", 6), ("test", 8))]
+    searches = [f"{key}.{setting}" for key in SEARCH for setting in ("max_length_a=4", "max_length_b=0.2")]
+    return [*sizes, *searches, *(f"{key}.{setting}" for key, setting in SEARCH.items())]
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_text: list[str]) -> list[str]:
+    """Overrides: a model of six heads, and four updates."""
+    training = ["training.max_tokens=600", "training.validate_every=4", "trainer.max_steps=4"]
+    rates = ["scheduler.warmup_updates=2", "scheduler.decay_updates=2", "gates.learning_rate=0.2"]
+    return [*tiny_text, *training, *rates, "tokenizer.vocab_size=120", *(f"model.{size}" for size in TINY_MODEL)]
+
+
+@pytest.fixture(scope="session")
+def tiny_study_overrides(tiny: list[str]) -> list[str]:
+    """Overrides of the quick-start study: six heads, every kind of method, a few updates each."""
+    tuning = ["study.tuning={updates: 4, recovery_updates: 2, learning_rate: 0.002}", "training.average_decay=null"]
+    return [*tiny, *tuning, "study.budgets=[4,2]", "study.speed={num_lines: 4, warm_up: 0, repeats: 2}", *TINY_METHODS]
+
+
+@pytest.fixture(scope="session")
+def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, str]]:
+    """`call("train", "seed=2", ...)`: runs a command in a folder of its own, for fixtures that many tests share.
+
+    Returns its run directory and what it printed.
+    """
+
+    def call(name: str, *arguments: str) -> tuple[Path, str]:
+        folder = tmp_path_factory.mktemp(name)
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(said):
+            patched.chdir(folder)
+            patched.setattr(sys, "argv", [f"prune-lab-{name}", "output=run", *arguments])
+            importlib.import_module(f"prune_lab.commands.{name}").main()
+        return folder / "run", said.getvalue()
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def tiny_study(tiny_study_overrides: list[str], call: Callable[..., tuple[Path, str]]) -> tuple[Path, str]:
+    """The directory that `prune-lab-study` left, not to be changed, and what it printed."""
+    return call("study", *tiny_study_overrides)

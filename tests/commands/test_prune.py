@@ -1,0 +1,253 @@
+"""prune-lab-prune: exact counts, scopes, steps, gates in three ways, recovery; every export is what it says."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from prune_lab.heads import HeadMask
+from prune_lab.model.storage import load_export, weights_hash
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.surgery import fold_fractions, mask_heads
+from prune_lab.results.record import Record
+
+Run = Callable[..., Any]
+# Trained gates of the six heads: two closed, the others with fractions on both sides of 1.
+LOG_A = {"encoder.0.self": [0.4, -0.1], "decoder.0.self": [-3.0, 3.0], "decoder.0.cross": [1.0, 0.1]}
+KEPT = {"encoder.0.self": [0], "decoder.0.self": [1], "decoder.0.cross": [0, 1]}
+
+
+@pytest.fixture(scope="module")
+def base(tiny_study: tuple[Path, str]) -> Path:
+    """An unpruned run."""
+    return tiny_study[0] / "base"
+
+
+@pytest.fixture(scope="module")
+def gated(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export with gates."""
+    model = load_export(base / "export")
+    model.add_gates("hard_concrete")
+    for site, values in LOG_A.items():
+        model.gates()[site].log_a.data = torch.tensor(values)  # type: ignore[union-attr]
+    directory = tmp_path_factory.mktemp("gated") / "export"
+    model.save_pretrained(directory)
+    return directory
+
+
+@pytest.fixture
+def prune(run: Run, tiny_text: list[str]) -> Run:
+    """`prune("export=DIR", "budgets=[4]")`: the directories of the points by number of heads, and the outcome."""
+
+    def prune(*overrides: str) -> tuple[dict[int, Path], Any]:
+        found = run("prune", *tiny_text, "speed=null", "training.max_tokens=600", "output=run", *overrides)
+        assert found.status == 0, found.err
+        return {int(path.name.removesuffix("-heads")): path for path in Path("run").glob("*-heads")}, found
+
+    return prune
+
+
+def logits(model: Transformer) -> torch.Tensor:
+    source = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+    target = torch.tensor([[1, 8, 7, 2], [1, 5, 2, 0]])
+    with torch.no_grad():
+        return model(source, target)[:, :2]
+
+
+def heads_of(place: Path) -> dict[str, list[int]]:
+    """The heads of the export, after a check that its record says the same and the masked model computes the same."""
+    model, record = load_export(place / "export"), Record.load(place)
+    assert record.heads == model.heads() and record.remaining_heads == sum(map(len, model.heads().values()))
+    return model.heads()
+
+
+def test_budgets_are_exact_and_pruned_is_masked(prune: Run, base: Path, folder: Path) -> None:
+    places, found = prune(f"export={base}", "budgets=[5,3,0]", "scoring_sentences=20")
+    assert sorted(places) == [0, 3, 5]
+    whole = load_export(base / "export")
+    for budget, place in places.items():
+        heads = heads_of(place)
+        assert sum(map(len, heads.values())) == budget
+        masked = mask_heads(whole, HeadMask.keeping(heads, whole))
+        torch.testing.assert_close(logits(load_export(place / "export")), logits(masked), rtol=1e-5, atol=1e-5)
+        record = Record.load(place)
+        assert (record.method, record.label, record.state) == ("gradient", f"gradient, {budget} heads", "pruned")
+        assert record.test_set["name"] == "synthetic test"
+        assert record.base_hash == weights_hash(whole) and record.settings["updates"] == 4
+        assert record.settings["recovery_updates"] == 0 and record.gate_evaluation is None
+    scores = json.loads((folder / "run" / "scores-6-heads.json").read_text())
+    assert scores["criterion"] == "gradient" and scores["settings"]["num_sentences"] == 20
+    assert {site: len(heads) for site, heads in scores["scores"].items()} == dict.fromkeys(KEPT, 2)
+    lines = found.out.splitlines()
+    assert [re.sub(r"\d+\.\d\d$", "N", line) for line in lines] == [
+        f"{budget} heads: run/{budget}-heads/export  synthetic test BLEU N" for budget in (5, 3, 0)
+    ]
+
+
+def test_shares_of_the_heads_without_a_record(prune: Run, base: Path) -> None:
+    places, _ = prune(f"export={base / 'export'}", "shares=[0.75,0.25]", "criterion=magnitude", "report_split=null")
+    assert sorted(places) == [2, 5], "4.5 heads are 5, 1.5 are 2"
+    assert not list(Path("run").rglob("record.json")) and not list(Path("run").rglob("hypotheses.txt"))
+    for budget, place in places.items():
+        assert sum(map(len, load_export(place / "export").heads().values())) == budget
+
+
+@pytest.mark.parametrize("scope", ["per_site", "per_kind"])
+def test_scopes_share_the_budget_out(prune: Run, base: Path, scope: str) -> None:
+    places, _ = prune(f"export={base}", "budgets=[3]", f"selection.scope={scope}", "criterion=random", "seed=3")
+    assert [len(kept) for kept in heads_of(places[3]).values()] == [1, 1, 1]
+    record = Record.load(places[3])
+    assert record.settings["selection"] == {"scope": scope, "floor": 0}
+    assert record.settings["criterion"] == {"name": "random", "seed": 3} and record.seed == 3
+
+
+def test_a9_a_floor_keeps_a_head_at_each_site_and_the_total(prune: Run, base: Path) -> None:
+    places, _ = prune(f"export={base}", "budgets=[4]", "selection.floor=1", "criterion=random", "seed=2")
+    assert sorted(len(kept) for kept in heads_of(places[4]).values()) == [1, 1, 2]
+
+
+def test_steps_score_anew_and_recovery_trains_after_each(prune: Run, base: Path, folder: Path) -> None:
+    recovery = ["trainer.max_steps=2", "scheduler.warmup_updates=0", "scheduler.decay_updates=1"]
+    places, found = prune(f"export={base}", "budgets=[4,3]", "schedule=iterative", "schedule.step_share=0.2", *recovery)
+    assert {path.name for path in (folder / "run").glob("scores*")} == {"scores-6-heads.json", "scores-4-heads.json"}
+    four, three = Record.load(places[4]), Record.load(places[3])
+    assert (four.method, four.settings["schedule"]) == ("gradient+recovery", {"name": "iterative", "step_share": 0.2})
+    assert [record.settings["recovery_updates"] for record in (four, three)] == [2, 4]
+    assert [record.settings["updates"] for record in (four, three)] == [6, 8]
+    for site, kept in three.heads.items():
+        assert set(kept) <= set(four.heads[site])
+    assert "4-heads: update 2/2  " in found.out
+    assert four.validation_bleu is not None and (places[4] / "metrics.csv").is_file()
+
+
+def test_one_shot_points_recover_each_on_its_own(prune: Run, base: Path) -> None:
+    recovery = ["trainer.max_steps=1", "scheduler.warmup_updates=0", "scheduler.decay_updates=1"]
+    places, _ = prune(f"export={base}", "budgets=[4,2]", *recovery)
+    assert [Record.load(places[budget]).settings["recovery_updates"] for budget in (4, 2)] == [1, 1]
+
+
+def test_auto_is_the_keep_rule_of_the_gates(prune: Run, gated: Path) -> None:
+    """Rounded: the survivors count fully, as without gates."""
+    places, _ = prune(f"export={gated}", "budgets=auto")
+    assert list(places) == [4] and heads_of(places[4]) == KEPT
+    model, record = load_export(places[4] / "export"), Record.load(places[4])
+    assert (record.method, record.state, record.gate_evaluation) == ("gates", "pruned", "round")
+    assert not model.gates()
+    whole = load_export(gated)
+    whole.remove_gates()
+    torch.testing.assert_close(logits(model), logits(mask_heads(whole, HeadMask.keeping(KEPT, whole))))
+
+
+def test_gates_as_fractions_are_folded(prune: Run, gated: Path) -> None:
+    places, _ = prune(f"export={gated}", "budgets=auto", "gate_evaluation=fraction")
+    model, record = load_export(places[4] / "export"), Record.load(places[4])
+    assert (record.gate_evaluation, record.state, heads_of(places[4])) == ("fraction", "pruned", KEPT)
+    assert not model.gates()
+    fractional = load_export(gated)
+    expected = fold_fractions(mask_heads(fractional, HeadMask.keeping(KEPT, fractional)))
+    torch.testing.assert_close(logits(model), logits(expected), rtol=1e-5, atol=1e-6)
+    rounded = load_export(gated)
+    rounded.remove_gates()
+    assert (logits(model) - logits(mask_heads(rounded, HeadMask.keeping(KEPT, rounded)))).abs().max() > 1e-3
+
+
+def test_a_head_whose_fraction_is_0_goes_although_the_budget_would_keep_it(prune: Run, gated: Path) -> None:
+    places, _ = prune(f"export={gated}", "budgets=[5]", "gate_evaluation=fraction", "criterion=gate")
+    record = Record.load(places[5])
+    assert (record.state, record.settings["budget"], record.remaining_heads) == ("pruned", 5, 5)
+    assert heads_of(places[5])["encoder.0.self"] == [0, 1], "its fraction is small but not 0"
+    places, _ = prune(f"export={gated}", "budgets=[6]", "gate_evaluation=fraction", "criterion=gate")
+    record = Record.load(places[6])
+    assert (record.state, record.settings["budget"], record.remaining_heads) == ("pruned", 6, 5)
+    assert heads_of(places[6])["decoder.0.self"] == [1]
+
+
+def test_gates_may_stay(prune: Run, gated: Path) -> None:
+    places, _ = prune(f"export={gated}", "budgets=auto", "gate_evaluation=keep")
+    model = load_export(places[4] / "export")
+    assert model.heads() == KEPT
+    kept = {site: gate.log_a.tolist() for site, gate in model.gates().items()}  # type: ignore[union-attr,operator]
+    assert kept == {site: pytest.approx([LOG_A[site][head] for head in heads]) for site, heads in KEPT.items()}
+    assert Record.load(places[4]).gate_evaluation == "round"
+
+
+def test_a_criterion_may_look_at_gates(prune: Run, gated: Path) -> None:
+    places, _ = prune(f"export={gated}", "budgets=[1]", "criterion=gate", "criterion.value=log_a")
+    assert heads_of(places[1]) == {"encoder.0.self": [], "decoder.0.self": [1], "decoder.0.cross": []}
+
+
+def test_speed_is_measured_on_the_pruned_model(prune: Run, base: Path) -> None:
+    places, _ = prune(f"export={base}", "budgets=[3]", "speed={num_lines: 4, warm_up: 0, repeats: 2}")
+    speed = Record.load(places[3]).speed
+    assert speed is not None and speed["repeats"] == 2 and speed["spread"][0] <= speed["sentences_per_second"]
+
+
+def test_the_export_of_a_point_can_be_pruned_further_by_original_numbers(prune: Run, base: Path) -> None:
+    places, _ = prune(f"export={base}", "budgets=[3]", "criterion=random")
+    three = heads_of(places[3])
+    Path("run").rename("first")
+    places, _ = prune("export=first/3-heads", "budgets=[1]", "criterion=random", "seed=5")
+    (site,) = [site for site, kept in heads_of(places[1]).items() if kept]
+    assert set(heads_of(places[1])[site]) <= set(three[site])
+    assert Record.load(places[1]).base_hash == Record.load("first/3-heads").base_hash
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["budgets=[7]"], "budgets: 7; allowed are whole numbers from 0 to 6, the heads there are"),
+        (["budgets=[-1]"], "budgets: -1; allowed are whole numbers from 0 to 6, the heads there are"),
+        (["budgets=[1.5]"], "budgets: 1.5; allowed are whole numbers from 0 to 6, the heads there are"),
+        (["budgets=['4']"], "budgets: '4'; allowed are whole numbers from 0 to 6, the heads there are"),
+        (["shares=[1.1]"], "shares: 1.1; allowed are numbers from 0 to 1"),
+        ([], "budgets and shares: allowed is one of them: budgets=[24,12], budgets=auto or shares=[0.5,0.25]"),
+        (["budgets=[3]", "shares=[0.5]"], "budgets and shares: allowed is one of them: budgets=[24,12], budgets=auto"),
+        (["budgets=auto"], "budgets: auto needs a model with gates"),
+        (
+            ["budgets=[3]", "gate_evaluation=fraction"],
+            "gate_evaluation: fraction; allowed for a model with hard_concrete",
+        ),
+        (["budgets=[3]", "gate_evaluation=half"], "gate_evaluation: 'half'; allowed are round, fraction, keep"),
+        (["budgets=[3]", "criterion=gate"], "criterion: gate, but this model has no gates"),
+        (
+            ["budgets=[2]", "selection.floor=1"],
+            "selection.floor: 1 at each of 3 sites keeps 3 heads, but the budget is 2",
+        ),
+        (["budgets=[2]", "selection.scope=layer"], "selection.scope: 'layer'; allowed are global, per_kind, per_site"),
+        (["budgets=[2]", "criterion.absolute=all"], "criterion.absolute: 'all'; allowed are sentence, token, batch"),
+        (["budgets=[2]", "schedule.step_share=0"], "unknown key schedule.step_share"),
+        (
+            ["budgets=[2]", "criterion=gradients"],
+            "criterion=gradients: no such option (did you mean gradient?); allowed are",
+        ),
+        (["budgets=[2]", "scoring_sentences=0"], "scoring_sentences: 0; allowed are whole numbers from 1"),
+        (["budgets=[2]", "speed.repeats=0"], "speed.repeats: 0; allowed are whole numbers from 1"),
+        (["budgets=[2]", "trainer.max_steps=-1"], "trainer.max_steps: -1; allowed are whole numbers from 0"),
+        (["budgets=[2]", "report_split=train"], "report_split: 'train'; allowed are validation, test and null"),
+        (["budgets=[2]", "seed=x"], "seed: 'x'; allowed are whole numbers from 0"),
+        (["budgets=[2]", "data=text", "report_split=null"], "data.train: not set; pruning needs data.train"),
+    ],
+)
+def test_bad_input_is_told_in_one_line_and_nothing_is_written(
+    run: Run, folder: Path, base: Path, overrides: list[str], message: str
+) -> None:
+    found = run("prune", f"export={base}", *overrides).refused()
+    assert found.startswith("prune-lab-prune: ") and message in found
+    assert list(folder.iterdir()) == []
+
+
+def test_a_directory_that_is_no_export(run: Run, folder: Path, base: Path) -> None:
+    (folder / "nothing").mkdir()
+    message = run("prune", "export=nothing", "budgets=[2]").refused()
+    assert message == "prune-lab-prune: export=nothing: not an export, it has no config.json"
+    assert (
+        run("prune", "export=nowhere", "budgets=[2]").refused().startswith("prune-lab-prune: export=nowhere: no such")
+    )
+    assert run("prune", "budgets=[2]").refused() == (
+        "prune-lab-prune: export is not set; give it as export=VALUE (see --help)"
+    )
+    assert [path.name for path in folder.iterdir()] == ["nothing"]

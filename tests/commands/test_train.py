@@ -1,0 +1,278 @@
+"""prune-lab-train: from nothing, from a model, with gates, with frozen parts, on and on; and its multirun."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Trainer
+
+from prune_lab import prune_heads
+from prune_lab.data.tokenizer import Tokenizer
+from prune_lab.heads import HeadMask
+from prune_lab.model.storage import load_export, weights_hash
+from prune_lab.results.collect import collect
+from prune_lab.results.record import Record
+from prune_lab.training.callbacks.progress import ProgressLines
+
+Run = Callable[..., Any]
+Call = Callable[..., tuple[Path, str]]
+GATES = ("gates=hard_concrete", "penalty.weight=0.02")
+
+
+@pytest.fixture(scope="module")
+def settings(tiny: list[str]) -> list[str]:
+    """Overrides of all runs here: two updates."""
+    return [*tiny, "logger=csv", "trainer.max_steps=2", "training.validate_every=1", "training.log_every=1"]
+
+
+@pytest.fixture(scope="module")
+def base(call: Call, settings: list[str]) -> Path:
+    """A run from nothing; not to be changed."""
+    return call("train", *settings)[0]
+
+
+@pytest.fixture(scope="module")
+def gated(call: Call, settings: list[str], base: Path) -> Path:
+    """A run with gates from there."""
+    return call("train", *settings, *GATES, f"init_from={base}")[0]
+
+
+def test_a_run_leaves_an_export_checkpoints_metrics_and_a_record(run: Run, folder: Path, settings: list[str]) -> None:
+    found = run("train", *settings)
+    assert found.status == 0, found.err
+    (directory,) = (folder / "outputs" / "train").iterdir()
+    names = {path.name for path in directory.iterdir()}
+    assert names == {
+        "best.ckpt", "last.ckpt", "metrics.csv", "validation.jsonl", "validation_hypotheses.txt", "export",
+        "record.json", "hypotheses.txt", "train.yaml", "train.log",
+    } - ({"train.log"} - names)  # fmt: skip
+    record = Record.load(directory)
+    assert (record.method, record.state, record.seed, record.remaining_heads) == ("unpruned", "unpruned", 1, 6)
+    assert record.test_set["name"] == "synthetic validation" and record.decoding_kind == "beam"
+    assert record.settings == {"updates": 2}
+    assert record.base_hash == weights_hash(load_export(directory / "export"))
+    lines = found.out.splitlines()
+    assert re.match(r"train: update 1/2 .*BLEU", lines[0]) and re.match(r"train: update 2/2 .*BLEU", lines[1])
+    assert lines[2:] == [
+        f"export: {directory.relative_to(folder)}/export",
+        f"6 heads, synthetic validation BLEU {record.bleu:.2f}",
+    ]
+
+
+def test_the_record_is_about_the_split_that_was_asked_for_or_there_is_none(
+    run: Run, folder: Path, settings: list[str]
+) -> None:
+    assert run("train", *settings, "report_split=test", "output=test").status == 0
+    assert Record.load("test").test_set["name"] == "synthetic test"
+    assert run("train", *settings, "report_split=null", "output=none").status == 0
+    assert (folder / "none" / "export" / "config.json").is_file() and not (folder / "none" / "record.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["export", "run directory", "checkpoint"])
+def test_init_from_whatever_holds_the_model(run: Run, folder: Path, settings: list[str], base: Path, kind: str) -> None:
+    """A rate of almost nothing shows that training starts from those weights."""
+    source = {"export": base / "export", "run directory": base, "checkpoint": base / "best.ckpt"}[kind]
+    found = run("train", *settings, f"init_from={source}", "optimizer.lr=1e-12", "output=on", "model.d_model=64")
+    assert found.status == 0, found.err
+    before, after = load_export(base / "export"), load_export(folder / "on" / "export")
+    assert after.tokenizer.hash == before.tokenizer.hash and after.config == before.config
+    for name, tensor in before.state_dict().items():
+        torch.testing.assert_close(after.state_dict()[name], tensor, rtol=0, atol=1e-9)
+    record = Record.load("on")
+    assert record.base_hash == weights_hash(before)
+    assert record.settings["updates"] == (4 if kind != "checkpoint" else 2)
+
+
+def test_gates_are_trained_from_a_model_and_kept_in_the_export(gated: Path, base: Path) -> None:
+    model, record = load_export(gated / "export"), Record.load(gated)
+    assert len(model.gates()) == 3
+    moved = torch.cat([gate.log_a.detach() for gate in model.gates().values()])  # type: ignore[misc]
+    assert (moved != 2.5).all()
+    assert (record.method, record.gate_evaluation) == ("hard_concrete", "round")
+    assert record.base_hash == weights_hash(load_export(base / "export"))
+    assert record.settings == {"updates": 4, "init_from": str(base / "export"), "penalty_weight": 0.02}
+    looks = [json.loads(line) for line in (gated / "gates.jsonl").read_text().splitlines()]
+    assert [look["update"] for look in looks] == [1, 2] and looks[0]["open"] == 6
+
+
+def test_the_same_gates_from_nothing(run: Run, folder: Path, settings: list[str]) -> None:
+    found = run("train", *settings, *GATES, "output=scratch")
+    assert found.status == 0, found.err
+    assert len(load_export(folder / "scratch" / "export").gates()) == 3
+    assert "open 6" in found.out
+
+
+def test_gates_that_are_there_go_on_where_they_were(run: Run, folder: Path, settings: list[str], gated: Path) -> None:
+    found = run("train", *settings, f"init_from={gated}", "penalty.weight=0.5", "output=on")
+    assert found.status == 0, found.err
+    before, after = load_export(gated / "export").gates(), load_export(folder / "on" / "export").gates()
+    for site, gate in after.items():
+        assert ((gate.log_a - before[site].log_a).abs() < 0.5).all()  # type: ignore[operator]
+    record = Record.load("on")
+    assert (record.method, record.base_hash) == ("hard_concrete", Record.load(gated).base_hash)
+
+
+def test_encoder_only_gates_leave_the_decoder_bit_by_bit(
+    run: Run, folder: Path, settings: list[str], base: Path
+) -> None:
+    kinds = ["gates.kinds=[encoder.self]", "training.freeze=[decoder]", "optimizer.lr=0.01"]
+    found = run("train", *settings, *GATES, *kinds, f"init_from={base}", "output=encoder")
+    assert found.status == 0, found.err
+    before, after = load_export(base / "export"), load_export(folder / "encoder" / "export")
+    assert list(after.gates()) == ["encoder.0.self"]
+    changed = {
+        name for name, tensor in before.state_dict().items() if not torch.equal(tensor, after.state_dict()[name])
+    }
+    assert changed and all(name.startswith("encoder.") for name in changed)
+    assert Record.load("encoder").settings["frozen"] == ["decoder"]
+
+
+def test_a_pruned_model_that_is_trained_on_is_a_recovery(
+    run: Run, folder: Path, settings: list[str], tiny_study: tuple[Path, str]
+) -> None:
+    point = tiny_study[0] / "points" / "gradient-4heads-seed1"
+    found = run("train", *settings, f"init_from={point}", "output=recovered")
+    assert found.status == 0, found.err
+    before, record = Record.load(point), Record.load("recovered")
+    assert (record.method, record.state, record.heads) == ("gradient+recovery", "pruned", before.heads)
+    assert record.base_hash == before.base_hash and record.settings["updates"] == 6
+    unknown = prune_heads(load_export(point / "export"), HeadMask.keeping({}, load_export(point / "export")))
+    unknown.save_pretrained(folder / "alone")
+    assert run("train", *settings, "init_from=alone", "output=other").status == 0
+    assert Record.load("other").method == "pruned+recovery"
+
+
+def test_a_stored_tokenizer_is_taken(run: Run, folder: Path, settings: list[str], base: Path) -> None:
+    stored = base / "export" / "tokenizer.json"
+    found = run("train", *settings, f"tokenizer.path={stored}", "tokenizer.vocab_size=99", "seed=2", "output=other")
+    assert found.status == 0, found.err
+    tokenizer = load_export(folder / "other" / "export").tokenizer
+    assert tokenizer.hash == Tokenizer.load(stored).hash
+    message = run("train", *settings, "tokenizer.path=nothing.json", "output=none").refused()
+    assert "nothing.json" in message and not (folder / "none").exists()
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+def test_the_same_command_goes_on_where_it_stopped(
+    run: Run, folder: Path, settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = [*settings, "trainer.max_steps=4", "scheduler.total_updates=4", "training.validate_every=2"]
+    assert run("train", *longer, *GATES, "output=whole").status == 0
+
+    def stop(self: ProgressLines, trainer: Trainer, *_: Any) -> None:
+        if trainer.global_step == 3:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProgressLines, "on_train_batch_end", stop)
+        with pytest.raises(Killed):
+            run("train", *longer, *GATES)
+    (directory,) = (folder / "outputs" / "train").iterdir()
+    assert not (directory / "export").exists()
+    found = run("train", *longer, *GATES)
+    assert found.status == 0, found.err
+    assert list((folder / "outputs" / "train").iterdir()) == [directory]
+    assert "update 2/4" not in found.out and "update 4/4" in found.out
+    with open(directory / "metrics.csv", newline="") as file:
+        steps = [int(row["update"]) for row in csv.DictReader(file) if row["name"] == "train/nll"]
+    assert steps == [1, 2, 3, 4], "each step once"
+    assert weights_hash(load_export(directory / "export")) == weights_hash(load_export(folder / "whole" / "export"))
+    assert Record.load(directory).bleu == Record.load("whole").bleu
+    again = run("train", *longer, *GATES)
+    assert again.status == 0 and "update" not in again.out
+
+
+def test_c5_c7_pairs_that_are_left_out_are_counted(run: Run, folder: Path, settings: list[str]) -> None:
+    lines = ["a b c", "", "d e", " ", " ".join("xyz" * 9), "a", "b"]
+    for split in ("train", "validation"):
+        for side in ("source", "target"):
+            text = lines if split == "train" else ["a b", "", "c"]
+            (folder / f"{split}.{side}").write_text("".join(f"{line}\n" for line in text))
+    paths = [
+        f"data.{split}.{side}={split}.{side}" for split in ("train", "validation") for side in ("source", "target")
+    ]
+    text = [override for override in settings if not override.startswith("data.")]
+    found = run(
+        "train", "data=text", *paths, *text, "tokenizer=words", "training.max_tokens=8", "tokenizer.vocab_size=40"
+    )
+    assert found.status == 0, found.err
+    assert "left out 2 sentence pairs with a blank side" in found.out
+    assert "left out 1 sentence pairs longer than max_tokens=8 with their end mark (lines 5)" in found.out
+
+
+def test_a_run_that_crashes_says_so_in_its_directory(
+    run: Run, folder: Path, settings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("the loss is\nnot a number")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ProgressLines, "on_train_batch_end", fail)
+        found = run("train", *settings, "output=run", "report_split=null")
+    assert found.status == 1 and "RuntimeError" in found.err
+    record = Record.load("run")
+    assert (record.status, record.reason) == ("failed", "RuntimeError: the loss is not a number")
+    assert run("train", *settings, "output=run", "report_split=null").status == 0
+    assert not (folder / "run" / "record.json").exists()
+
+
+def test_d5_a_multirun_offline_without_a_key(tiny: list[str], base: Path, tmp_path: Path) -> None:
+    """Three jobs, the last of which crashes: three runs with three ids and no question, and a report of local files."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2]), "HOME": str(tmp_path)}
+    (tmp_path / "crash.py").write_text(
+        "from pytorch_lightning import Callback\n"
+        "class Crash(Callback):\n"
+        "    def on_train_batch_end(self, trainer, module, *rest):\n"
+        "        if module._penalty.weight > 1: raise RuntimeError('too much')\n"
+    )
+    environment["PYTHONPATH"] += f":{tmp_path}"
+    code = "from prune_lab.commands.train import main; main()"
+    jobs = [
+        "penalty.weight=0.01,0.05,9",
+        "gates=hard_concrete",
+        f"init_from={base}",
+        "+callbacks.crash._target_=crash.Crash",
+    ]
+    command = [sys.executable, "-c", code, "--multirun", *tiny, *jobs, "trainer.max_steps=2", "output=sweep"]
+    ended = subprocess.run(
+        command, env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "failed: job 2" in ended.stderr and "too much" in ended.stderr
+    assert "wandb" not in (ended.stdout + ended.stderr).lower(), "no question and no advertisement"
+    directories = sorted(path for path in (tmp_path / "sweep").iterdir() if path.is_dir())
+    assert len(directories) == 3
+    records = collect(tmp_path / "sweep")
+    assert [(record.status, record.reason) for record in records if not record.complete] == [
+        ("failed", "RuntimeError: too much")
+    ]
+    assert {record.config["penalty"]["weight"] for record in records if record.complete} == {0.01, 0.05}
+    ids = set()
+    for directory in directories:
+        (run,) = (directory / "wandb").glob("offline-run-*")
+        ids.add(run.name.rpartition("-")[2])
+        with open(directory / "metrics.csv", newline="") as file:
+            rows = [(row["update"], row["name"]) for row in csv.DictReader(file)]
+        assert len(set(rows)) == len(rows)
+    assert len(ids) == 3
+    shutil.rmtree(tmp_path / "sweep" / directories[0].name / "wandb")
+    report = "from prune_lab.commands.report import main; main()"
+    made = subprocess.run(
+        [sys.executable, "-c", report, "runs=[sweep]", "output=report"],
+        env=environment, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert made.returncode == 0 and made.stdout.startswith("2 models evaluated, 1 failed"), made.stderr
+    assert "RuntimeError: too much" in (tmp_path / "report" / "report.html").read_text()
