@@ -34,10 +34,17 @@ def run(directory: Path, **options) -> list[dict]:
 def test_two_processes_do_what_one_does_with_two_batches(tmp_path):
     first, second = run(tmp_path / "two", max_steps=20, trainer=TWO, gated=False)
     torch.testing.assert_close(first["weights"], second["weights"], rtol=0, atol=0)
-    (alone,) = run(tmp_path / "one", max_steps=20, accumulate=2, gated=False)
+    (alone,) = run(tmp_path / "one", max_steps=20, both_ranks=True, gated=False)
     assert alone["updates"] == first["updates"] == 20
-    torch.testing.assert_close(first["weights"], alone["weights"], rtol=0, atol=1e-3)
-    assert metrics(tmp_path / "two") == pytest.approx(metrics(tmp_path / "one"), rel=1e-3, abs=1e-3)
+    for name, weights in alone["weights"].items():
+        # The gradient of a key bias is rounding alone, which Adam makes as large as any other.
+        if not name.endswith("key.bias"):
+            torch.testing.assert_close(first["weights"][name], weights, rtol=0, atol=1e-3)
+    two, one = metrics(tmp_path / "two"), metrics(tmp_path / "one")
+    assert two.keys() == one.keys()
+    for update in range(1, 21):
+        assert two[update, "train/nll"] == pytest.approx(one[update, "train/nll"], rel=1e-4)
+        assert two[update, "train/gradient_norm"] == pytest.approx(one[update, "train/gradient_norm"], rel=1e-2)
     assert [note["update"] for note in notes(tmp_path / "two")] == [10, 20]
     assert min(note["bleu"] for note in notes(tmp_path / "two")) >= 0
 

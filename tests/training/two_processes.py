@@ -8,7 +8,9 @@ from pathlib import Path
 import torch
 from conftest import build_settings, build_task
 from pytorch_lightning import Callback
+from torch.utils.data import DataLoader, IterableDataset
 
+from prune_lab.data.datamodule import TranslationData, UpdateStream, Window
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.training.callbacks.validation import Validation
 from prune_lab.training.fit import Seeds, fit
@@ -19,6 +21,18 @@ class Dropout(Callback):
 
     def on_train_batch_end(self, *_) -> None:
         self.state = torch.get_rng_state()
+
+
+class BothRanks(IterableDataset):
+    """Windows of the batches that two processes would have in one update."""
+
+    def __init__(self, data: TranslationData) -> None:
+        self.data = data
+
+    def __iter__(self):
+        for pair in zip(*(UpdateStream(self.data.batches(rank, 2)) for rank in range(2)), strict=True):
+            batches = [batch for window in pair for batch in window.batches]
+            yield Window(batches=batches, num_target_tokens=sum(window.num_target_tokens for window in pair))
 
 
 def main(directory: Path, options: dict) -> None:
@@ -32,6 +46,8 @@ def main(directory: Path, options: dict) -> None:
             ["a"],
         )
     options.pop("falling", None)
+    if options.pop("both_ranks", False):
+        TranslationData.train_dataloader = lambda self: DataLoader(BothRanks(self), batch_size=None)
     dropout, gated, seen = options.pop("dropout", 0.0), options.pop("gated", True), Dropout()
     result = fit(
         task.model(gated=gated, dropout=dropout),
