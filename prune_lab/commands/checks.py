@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
+# Settings of the training that must be numbers; what range they may have, the training says itself.
+_NUMBERS = ("label_smoothing", "clip_norm", "average_decay")
 
 
 def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
@@ -34,9 +36,14 @@ def check_report_split(split: Any, splits: Splits) -> None:
 
 
 def check_run(config: Mapping[str, Any], splits: Splits) -> None:
-    """Seeds, scoring, and both ways of decoding."""
+    """Seeds, scoring, both ways of decoding, and the types of what the training is told."""
     from prune_lab.evaluation.scoring import bleu_metric
 
+    whole_number(config["training"]["max_tokens"], "training.max_tokens")
+    for name in _NUMBERS:
+        if name != "average_decay" or config["training"][name] is not None:
+            check_number(config["training"][name], f"training.{name}")
+    check_number(config["gates"]["learning_rate"], "gates.learning_rate")
     whole_number(config["seed"], "seed", at_least=0)
     for name, seed in config["seeds"].items():
         if name not in _SEEDS:
@@ -45,6 +52,12 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
     bleu_metric(tokenize=splits.score_tokenize)
     decoding_options(config["decoding"])
     decoding_options(config["validation_decoding"], "validation_decoding")
+
+
+def check_number(value: Any, key: str) -> None:
+    """ValueError unless the value of a key is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{key}: {value!r}; allowed are numbers")
 
 
 def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_have_gates: bool) -> None:
@@ -60,9 +73,10 @@ def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_hav
         raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
     if gates["name"] is None and weight is not None and not may_have_gates:
         raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")
-    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if weight is not None and not (is_number and 0 <= weight < math.inf):
-        raise ValueError(f"penalty.weight: {weight!r}; allowed are numbers from 0")
+    if weight is not None:
+        check_number(weight, "penalty.weight")
+        if weight < 0:
+            raise ValueError(f"penalty.weight: {weight}; allowed are numbers from 0")
     whole_number(penalty["warmup_updates"], "penalty.warmup_updates", at_least=0)
 
 

@@ -28,7 +28,6 @@ def check(config: dict[str, Any]) -> None:
         )
     if config["scoring_sentences"] is not None:
         whole_number(config["scoring_sentences"], "scoring_sentences")
-    whole_number(config["training"]["max_tokens"], "training.max_tokens")
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
     checks.check_run(config, splits)

@@ -1,0 +1,274 @@
+"""What a user can get wrong when training or in a study: status 2, one line that names the key, and nothing written."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+GATES = ["gates=hard_concrete", "penalty.weight=0.1"]
+TEXT = [
+    f"data.{split}.{side}={split}.{side}" for split in ("train", "validation", "test") for side in ("source", "target")
+]
+
+TRAIN: list[tuple[list[str], str]] = [
+    (["trainer.max_step=3"], "unknown key trainer.max_step (did you mean trainer.max_steps"),
+    (["+model.depth=3"], "model: unknown key 'depth'; allowed are"),
+    (["model=tinny"], "model=tinny: no such option (did you mean tiny?); allowed are base, big, micro, small, tiny"),
+    (["gates=soft"], "gates=soft: no such option; allowed are"),
+    (["attention=soft"], "attention=soft: no such option; allowed are multi_head"),
+    (["attention.name=soft"], "'soft'"),
+    (["model.d_model=18", "model.encoder_heads=4"], "model.d_model: 18 is not divisible by model.encoder_heads: 4"),
+    (["model.d_model=wide"], "model.d_model: 'wide'; allowed are whole numbers from 1"),
+    (["model.norm=middle"], "model.norm: 'middle'; allowed are pre, post"),
+    (["penalty.weight=0.1"], "penalty.weight: 0.1 without gates; set gates=hard_concrete, or leave the weight out"),
+    (["gates=hard_concrete"], "penalty.weight: null; gates need a number from 0, for instance 0.02"),
+    ([*GATES, "penalty.weight=-1"], "penalty.weight: -1; allowed are numbers from 0"),
+    ([*GATES, "penalty.weight=much"], "penalty.weight: 'much'; allowed are numbers"),
+    ([*GATES, "penalty.warmup_updates=1.5"], "penalty.warmup_updates: 1.5; allowed are whole numbers from 0"),
+    ([*GATES, "gates.options.gamma=0.1"], "gates.gamma: 0.1; allowed are numbers below 0"),
+    ([*GATES, "gates.options.evaluation=half"], "gates.evaluation: 'half'; allowed are round, fraction"),
+    ([*GATES, "gates.kinds=[encoder]"], "gates.kinds: ['encoder']; allowed are encoder.self, decoder.self,"),
+    ([*GATES, "gates.learning_rate=0"], "gates.learning_rate: 0; allowed are numbers above 0"),
+    ([*GATES, "gates.learning_rate=fast"], "gates.learning_rate: 'fast'; allowed are numbers"),
+    (["trainer.max_steps=0"], "trainer.max_steps: 0; allowed are whole numbers from 1"),
+    (["trainer.max_steps=many"], "'many'; allowed are whole numbers"),
+    (["trainer.precision=half"], "trainer: "),
+    (["trainer.accelerator=abacus"], "trainer: "),
+    (["+trainer.max_epochs=3"], "trainer.max_epochs: 3; not used here: the training text has no end"),
+    (["+trainer.speed=3"], "speed"),
+    (["+optimizer.momentum=0.9"], "optimizer: Adam refuses its arguments"),
+    (["optimizer.lr=-1"], "optimizer: Adam refuses its arguments (Invalid learning rate: -1)"),
+    (["optimizer.lr=fast"], "optimizer: Adam refuses its arguments"),
+    (["optimizer._target_=torch.optim.Adm"], "Adm"),
+    (["+callbacks.mine._target_=nowhere.Callback"], "nowhere"),
+    (["scheduler.warmup_updates=-1"], "scheduler.warmup_updates: -1; allowed are whole numbers from 0"),
+    (["scheduler=cosine", "scheduler.warmup_updates=9"], "scheduler.total_updates: 4; allowed are numbers above"),
+    (["training.max_tokens=0"], "training.max_tokens: 0; allowed are whole numbers from 1"),
+    (["training.max_tokens=2"], "max_tokens"),
+    (["training.max_tokens=many"], "training.max_tokens: 'many'; allowed are whole numbers from 1"),
+    (["training.accumulate=0"], "training.accumulate: 0; allowed are whole numbers from 1"),
+    (["training.validate_every=0"], "training.validate_every: 0; allowed are whole numbers from 1"),
+    (["training.average_decay=2"], "training.average_decay: 2; allowed are numbers above 0 and below 1"),
+    (["training.average_decay=slow"], "training.average_decay: 'slow'; allowed are numbers"),
+    (["training.patience=0"], "training.patience: 0; allowed are whole numbers from 1, or null"),
+    (["training.label_smoothing=1"], "training.label_smoothing: 1; allowed are numbers from 0 and below 1"),
+    (["training.label_smoothing=some"], "training.label_smoothing: 'some'; allowed are numbers"),
+    (["training.clip_norm=-1"], "training.clip_norm: -1; allowed are numbers from 0"),
+    (["training.clip_norm=null"], "training.clip_norm: None; allowed are numbers"),
+    (["training.log_every=0"], "training.log_every: 0; allowed are whole numbers from 1"),
+    (["training.products=half"], "training.products: 'half'; allowed are float32, bfloat16"),
+    (["training.freeze=[heads]"], "training.freeze: 'heads'; allowed are encoder, decoder, embeddings"),
+    (["training.keep=first"], "training.keep: 'first'; allowed are best, last"),
+    (["decoding.beam_size=0"], "decoding.beam_size: 0; allowed are whole numbers from 1"),
+    (["validation_decoding.beam_size=x"], "decoding.beam_size: 'x'; allowed are whole numbers from 1"),
+    (["report_split=dev"], "report_split: 'dev'; allowed are validation, test and null"),
+    (["seed=one"], "seed: 'one'; allowed are whole numbers from 0"),
+    (["seeds.gates=-1"], "seeds.gates: -1; allowed are whole numbers from 0"),
+    (["tokenizer.kind=letters"], "letters"),
+    (["tokenizer.vocab_size=3"], "3"),
+    (["data.score_tokenize=14a"], "14a"),
+    (["data.train.num_pairs=0"], "data.train.num_pairs is 0; it must be a whole number from 1"),
+    (["data=text"], "data.train: not set; training needs data.train and data.validation"),
+    (["init_from=nowhere"], "init_from=nowhere: no such directory; an export holds config.json and model.safetensors"),
+    (["init_from=nowhere.ckpt"], "init_from=nowhere.ckpt: no such"),
+    (["logger=wandb", "logger.wandb.offline=false"], "logger.wandb.offline: false without a key; set WANDB_API_KEY"),
+]  # fmt: skip
+
+STUDY: list[tuple[list[str], str]] = [
+    (["study=multi"], "study=multi: no such option"),
+    (["study.budgets=[6]"], "study.budgets: 6; allowed are whole numbers of heads from 0 to 5"),
+    (["study.budgets=auto"], "study.budgets: 'auto'; allowed is a list, for instance [24,12]"),
+    (["study.methods.hard_concrete.weights=[-1]"], "study.methods.hard_concrete.weights: -1; allowed are"),
+    (["study.methods.gradient.criterion=gradients"], "study.methods.gradient: criterion: 'gradients' is unknown"),
+    (["study.tuning.updates=0"], "study.tuning.updates: 0; allowed are whole numbers from 1"),
+    (["study.tuning=null"], "study.tuning: None; allowed is a mapping"),
+    (["study.speed={repeats: 0}"], "study.speed.repeats: 0; allowed are whole numbers from 1"),
+    (["+study.pace=1"], "unknown key study.pace; allowed are name, methods, tuning, budgets"),
+    (["study.selection.floor=2"], "study.selection.floor: 2 at each of 3 sites keeps 6 heads, but the budget is"),
+    (["model.d_model=18", "model.encoder_heads=4"], "model.d_model: 18 is not divisible by model.encoder_heads: 4"),
+    (["attention.name=soft"], "'soft'"),
+    (["trainer.precision=half"], "trainer: "),
+    (["trainer.max_steps=0"], "trainer.max_steps: 0; allowed are whole numbers from 1"),
+    (["training.max_tokens=2"], "max_tokens"),
+    (["data.test=null"], "data.test: not set; a study needs data.train, data.validation and data.test"),
+    (["init_from=nowhere"], "init_from=nowhere: no such directory"),
+]  # fmt: skip
+
+
+def write(name: str, lines: list[str]) -> None:
+    Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("WANDB")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+
+
+def check_refused(run: Run, folder: Path, command: str, arguments: list[str], message: str) -> None:
+    before = {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+    found = run(command, *arguments).refused()
+    assert found.startswith(f"prune-lab-{command}: ") and message in found
+    assert len(found) < 500 and "Traceback" not in found
+    assert {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize(("overrides", "message"), TRAIN, ids=[" ".join(overrides) for overrides, _ in TRAIN])
+def test_training(run: Run, folder: Path, tiny: list[str], overrides: list[str], message: str) -> None:
+    without = {"data=text": "data.", "scheduler=cosine": "scheduler."}.get(overrides[0])
+    own = [override for override in tiny if without is None or not override.startswith(without)]
+    check_refused(run, folder, "train", [*own, "logger=csv", *overrides], message)
+
+
+@pytest.mark.parametrize(("overrides", "message"), STUDY, ids=[" ".join(overrides) for overrides, _ in STUDY])
+def test_a_study(run: Run, folder: Path, tiny_study_overrides: list[str], overrides: list[str], message: str) -> None:
+    own = [
+        text for text in tiny_study_overrides if not ("data.test=null" in overrides and text.startswith("data.test"))
+    ]
+    check_refused(run, folder, "study", [*own, *overrides], message)
+
+
+@pytest.fixture
+def text(folder: Path) -> list[str]:
+    """Files for all splits, and the overrides that name them."""
+    for split in ("train", "validation", "test"):
+        for side in ("source", "target"):
+            write(f"{split}.{side}", ["a b", "c"])
+    return ["data=text", *TEXT]
+
+
+@pytest.mark.parametrize("command", ["train", "study", "prune"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_c6_unequal_line_counts(
+    run: Run, folder: Path, text: list[str], tiny_study: tuple[Path, str], command: str, split: str
+) -> None:
+    write(f"{split}.target", ["a"] * 99)
+    write(f"{split}.source", ["a"] * 100)
+    own = [f"export={tiny_study[0] / 'base'}", "budgets=[1]"] if command == "prune" else []
+    message = f"unequal line counts: {split}.source has 100 lines, {split}.target has 99; line n of one must be"
+    check_refused(run, folder, command, [*text, *own], message)
+
+
+def test_c6_it_is_told_before_lightning_is_imported(folder: Path, text: list[str]) -> None:
+    """Status 2 after less than 5 seconds of work, in a process of its own."""
+    write("validation.target", ["a"])
+    code = """
+import resource, sys
+from prune_lab.commands.train import main
+try:
+    main()
+except SystemExit as ended:
+    loaded = [name for name in ("pytorch_lightning", "lightning", "torch", "wandb", "datasets") if name in sys.modules]
+    print(ended.code, loaded, sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) < 5)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run(
+        [sys.executable, "-c", code, *text], env=environment, capture_output=True, text=True, cwd=folder
+    )
+    assert found.stdout == "2 [] True\n", found.stderr
+    assert found.stderr.count("\n") == 1 and "validation.source has 2 lines, validation.target has 1;" in found.stderr
+    assert not (folder / "outputs").exists()
+
+
+@pytest.mark.parametrize("command", ["train", "study"])
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_files_that_are_missing_or_hold_no_text(
+    run: Run, folder: Path, text: list[str], tiny: list[str], tiny_study_overrides: list[str], command: str, split: str
+) -> None:
+    own = [*tiny, "logger=csv", "report_split=test"] if command == "train" else tiny_study_overrides
+    own = [override for override in own if not override.startswith("data.")]
+    for side in ("source", "target"):
+        write(f"{split}.{side}", ["", "  "])
+    message = f"data.{split}: none of the 2 pairs of {split}.source and {split}.target has text on both sides"
+    check_refused(run, folder, command, [*text, *own], message)
+    (folder / f"{split}.source").unlink()
+    check_refused(run, folder, command, [*text, *own], f"{split}.source does not exist")
+
+
+@pytest.fixture
+def export(tiny_study: tuple[Path, str], folder: Path) -> Path:
+    """An export that may be broken."""
+    return shutil.copytree(tiny_study[0] / "base" / "export", folder / "export")
+
+
+def cut_short(export: Path) -> str:
+    path = export / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    return "export/model.safetensors: not readable as safetensors, perhaps cut short (1000 bytes"
+
+
+def without_weights(export: Path) -> str:
+    (export / "model.safetensors").unlink()
+    return "not a whole export, it has no model.safetensors"
+
+
+def without_config(export: Path) -> str:
+    (export / "config.json").unlink()
+    return "not an export, it has no config.json"
+
+
+def without_tokenizer(export: Path) -> str:
+    (export / "tokenizer.json").unlink()
+    return "tokenizer.json"
+
+
+def of_unknown_attention(export: Path) -> str:
+    config = json.loads((export / "config.json").read_text())
+    config["attention"] = {"name": "soft", "options": {}}
+    (export / "config.json").write_text(json.dumps(config))
+    return "'soft'"
+
+
+def of_other_width(export: Path) -> str:
+    config = json.loads((export / "config.json").read_text())
+    config |= {"d_model": 17, "encoder_head_dim": None}
+    (export / "config.json").write_text(json.dumps(config))
+    return "model.d_model: 17 is not divisible by model.encoder_heads: 2"
+
+
+BROKEN = [cut_short, without_weights, without_config, without_tokenizer, of_unknown_attention, of_other_width]
+
+
+@pytest.mark.parametrize("break_it", BROKEN)
+@pytest.mark.parametrize(
+    ("command", "key"), [("train", "init_from"), ("prune", "export"), ("evaluate", "export"), ("study", "init_from")]
+)
+def test_exports_that_cannot_be_read(
+    run: Run, folder: Path, tiny_text: list[str], export: Path, command: str, key: str, break_it: Callable[[Path], str]
+) -> None:
+    message = break_it(export)
+    own = {"prune": ["budgets=[1]"], "train": ["logger=csv"]}.get(command, [])
+    text = [text for text in tiny_text if command != "evaluate" or not text.startswith("validation_decoding")]
+    check_refused(run, folder, command, [*text, *own, f"{key}=export"], message)
+
+
+def test_a_checkpoint_that_was_cut_short(run: Run, folder: Path, tiny: list[str]) -> None:
+    (folder / "last.ckpt").write_bytes(b"PK\x03\x04 and no more")
+    message = "last.ckpt: not readable as a checkpoint, perhaps cut short"
+    check_refused(run, folder, "train", [*tiny, "logger=csv", "init_from=last.ckpt"], message)
+
+
+def test_a_file_in_the_place_of_the_run(
+    run: Run, folder: Path, tiny: list[str], tiny_study_overrides: list[str]
+) -> None:
+    write("taken", [])
+    message = "output=taken: is a file or below one; allowed is a directory"
+    for command, own in (("train", tiny), ("study", tiny_study_overrides)):
+        check_refused(run, folder, command, [*own, "output=taken"], message)
+
+
+def test_a_run_of_another_model_is_not_gone_on_with(run: Run, folder: Path, tiny: list[str]) -> None:
+    own = [*tiny, "logger=csv", "report_split=null", "output=run"]
+    assert run("train", *own).status == 0
+    before = {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()}
+    message = run("train", *own, "model.d_feed_forward=32").refused()
+    assert "last.ckpt: a checkpoint of another model (d_feed_forward: 16 there, 32 now)" in message
+    assert {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()} == before
