@@ -49,14 +49,16 @@ class HardConcreteGate(nn.Module):
         evaluation: str = "round",
     ) -> None:
         super().__init__()
-        if gamma >= 0:
+        if not -math.inf < gamma < 0:
             raise ValueError(f"gates.gamma: {gamma}; allowed are numbers below 0, or no gate could close")
-        if zeta <= 1:
+        if not 1 < zeta < math.inf:
             raise ValueError(f"gates.zeta: {zeta}; allowed are numbers above 1, or no gate could open fully")
-        if temperature <= 0:
+        if not 0 < temperature < math.inf:
             raise ValueError(f"gates.temperature: {temperature}; allowed are numbers above 0")
         if not 0 < eps < 0.5:
             raise ValueError(f"gates.eps: {eps}; allowed are numbers between 0 and 0.5")
+        if not math.isfinite(init):
+            raise ValueError(f"gates.init: {init}; allowed are finite numbers")
         if evaluation not in EVALUATIONS:
             raise ValueError(f"gates.evaluation: {evaluation!r}; allowed are {', '.join(EVALUATIONS)}")
         self.temperature, self.gamma, self.zeta, self.eps, self.evaluation = temperature, gamma, zeta, eps, evaluation

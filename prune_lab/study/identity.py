@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from prune_lab.results.files import write_atomically
+from prune_lab.results.flat import flat_settings
 from prune_lab.study.plan import Plan
 
 IDENTITY = "study.json"
@@ -59,13 +60,14 @@ def check_identity(config: Mapping[str, Any], plan: Plan, directory: Path) -> bo
 def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]]:
     settings = {
         key: value
-        for key, value in _flat(config).items()
+        for key, value in flat_settings(config).items()
         if not any(key == free or key.startswith(f"{free}.") for free in _FREE)
     }
     methods = {}
     for method in plan.methods:
         values = dataclasses.asdict(method)
-        methods[method.name] = _flat({key: value for key, value in values.items() if key not in _FREE_OF_METHOD})
+        fixed = {key: value for key, value in values.items() if key not in _FREE_OF_METHOD}
+        methods[method.name] = flat_settings(fixed)
     return {"settings": settings, "methods": methods}
 
 
@@ -76,13 +78,3 @@ def _compare(prefix: str, found: Mapping[str, Any], wanted: Mapping[str, Any], d
                 f"{prefix}{key}: {wanted.get(key)!r}, but {directory} holds a study with {found.get(key)!r}; "
                 "choose another output="
             )
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

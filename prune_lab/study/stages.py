@@ -69,7 +69,8 @@ class Stages:
         if not (place / FILE_NAME).exists():
             return None
         record = Record.load(place)
-        return record if record.complete else None
+        needed = [place / HYPOTHESES, place / "export" / CONFIG]
+        return record if record.complete and all(path.exists() for path in needed) else None
 
     def base(self) -> Record:
         """Train the base model, or take the one that is given."""
@@ -98,6 +99,9 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
+        finished = self.done(self.place_of(point))
+        if finished is not None:
+            return finished
         seeds = Seeds.all(point.seed)
         make = self._gated if point.budget is None else self._cutting.cut
         return self._stage(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from prune_lab.commands.earlier_run import refuse_another
 from prune_lab.commands.entry import Command, command
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory
@@ -322,3 +323,21 @@ def test_decoding_files_agree_with_the_library() -> None:
     assert DecodingOptions(**files["beam"]) == DEFAULT_DECODING
     assert DecodingOptions(**files["greedy"]) == DecodingOptions(**{**files["beam"], "beam_size": 1})
     assert all(set(values) == set(vars(DEFAULT_DECODING)) for values in files.values())
+
+
+def finished(directory: Path, command: str, config: dict[str, Any]) -> None:
+    """A directory as a run of `command` leaves it."""
+    (directory / "export").mkdir(parents=True)
+    (directory / f"{command}.yaml").write_text(yaml.safe_dump(config))
+
+
+def test_a_directory_with_results_takes_the_same_settings_only(tmp_path: Path) -> None:
+    config = {"seed": 1, "optimizer": {"lr": 0.1}, "trainer": {"max_steps": 4}, "output": None}
+    refuse_another(tmp_path, "train", config)
+    finished(tmp_path, "train", config)
+    refuse_another(tmp_path, "train", {**config, "output": str(tmp_path), "trainer": {"max_steps": 8}})
+    with pytest.raises(ValueError, match=r"^optimizer.lr: 0.5, but .* holds results with 0.1; choose another output="):
+        refuse_another(tmp_path, "train", {**config, "optimizer": {"lr": 0.5}})
+    with pytest.raises(ValueError, match="holds results of prune-lab-train; choose another directory"):
+        refuse_another(tmp_path, "evaluate", {"export": "x"})
+    refuse_another(tmp_path, "report", {"runs": [str(tmp_path)]})

@@ -193,3 +193,10 @@ def test_unknown_gates_and_options_are_refused():
         build_gate("soft", num_heads=2, options={})
     with pytest.raises(ValueError, match=r"gates.options of hard_concrete: \['beta'\] not all known"):
         build_gate("hard_concrete", num_heads=2, options={"beta": 0.5})
+
+
+@pytest.mark.parametrize("name", ["gamma", "zeta", "temperature", "init"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_settings_that_are_not_finite_are_errors(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"^gates.{name}: {value}; allowed"):
+        HardConcreteGate(num_heads=2, **{name: value})

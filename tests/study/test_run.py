@@ -185,6 +185,19 @@ def test_a_point_that_fails_is_reported_and_the_others_go_on(
 
 
 @pytest.mark.usefixtures("without_report")
+def test_a_damaged_reference_costs_no_record(make_setup: Make, tmp_path: Path, trained: list[str]) -> None:
+    run_study(make_setup({"gradient": GRADIENT}), tmp_path)
+    before = files_of(tmp_path)
+    (tmp_path / "continued" / "hypotheses.txt").unlink()
+    trained.clear()
+    run_study(make_setup({"gradient": GRADIENT}), tmp_path)
+    after = files_of(tmp_path)
+    assert trained == ["unpruned"] and after["continued/hypotheses.txt"] == before["continued/hypotheses.txt"]
+    points = {path for path in before if path.startswith("points/")}
+    assert {path: after[path] for path in points} == {path: before[path] for path in points}
+
+
+@pytest.mark.usefixtures("without_report")
 def test_more_points_are_made_in_the_same_directory(make_setup: Make, tmp_path: Path, trained: list[str]) -> None:
     run_study(make_setup({"gates": GATES, "gradient": GRADIENT}), tmp_path)
     before = files_of(tmp_path)

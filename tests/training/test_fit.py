@@ -286,3 +286,10 @@ def test_frozen_altogether(task, train, tmp_path):
         train(model, tmp_path / "run")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_training_that_diverges_ends_with_a_reason_and_no_result(task, train, tmp_path):
+    reason = "^the validation loss is nan at update 10: training diverged; lower optimizer.lr"
+    with pytest.raises(ValueError, match=reason):
+        train(task.model(), tmp_path, optimizer=partial(torch.optim.Adam, lr=1e30))
+    assert not list(tmp_path.glob("*.ckpt"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -108,6 +109,12 @@ class Validation(pl.Callback):
         # All processes hold the figures, so that all come to the same decisions.
         figures, hypotheses = self._measure(pl_module) if trainer.is_global_zero else ({}, [])
         figures = trainer.strategy.broadcast(figures)
+        if not math.isfinite(figures["nll"]):
+            # Nothing after this could be right, and what was saved before it is kept.
+            raise ValueError(
+                f"the validation loss is {figures['nll']} at update {update}: training diverged; lower optimizer.lr "
+                "(in a study also study.tuning.learning_rate) or gates.learning_rate, or warm up for longer"
+            )
         better = self._take(update, figures)
         for logger in trainer.loggers:
             logger.log_metrics({f"validation/{name}": value for name, value in figures.items()}, step=update)

@@ -1,0 +1,59 @@
+"""What a directory already holds: the same command goes on there, another configuration or command is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from prune_lab.results.flat import flat_settings
+from prune_lab.results.record import FILE_NAME, Record
+
+# Keys that may differ when a command goes on in a directory: where it writes to, what it logs, how long it runs.
+_ALWAYS_FREE = ("output", "logger", "callbacks")
+_FREE = {
+    "train": ("trainer.max_steps", "trainer.max_time", "scheduler.total_updates", "training.patience"),
+    "prune": ("budgets", "shares"),
+    "evaluate": ("method", "seed", "label"),
+}
+
+
+def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> None:
+    """Looks at what the directory of a run holds from earlier.
+
+    A study compares its directory with its plan by itself, and reports may be written again.
+
+    Raises:
+        ValueError: results of another command, or of this one with other settings; names the first key that differs.
+    """
+    if command not in _FREE or not _has_results(directory):
+        return
+    for path in sorted(directory.glob("*.yaml")):
+        if path.stem in (*_FREE, "study") and path.stem != command:
+            raise ValueError(f"output={directory}: holds results of prune-lab-{path.stem}; choose another directory")
+    path = directory / f"{command}.yaml"
+    if not path.is_file():
+        return
+    stored: Any = OmegaConf.to_container(OmegaConf.load(path))
+    found, wanted = flat_settings(stored), flat_settings(json.loads(json.dumps(config, default=str)))
+    free = (*_ALWAYS_FREE, *_FREE[command])
+    for key in sorted({*found, *wanted}):
+        if found.get(key) != wanted.get(key) and not any(key == name or key.startswith(f"{name}.") for name in free):
+            raise ValueError(
+                f"{key}: {wanted.get(key)!r}, but {directory} holds results with {found.get(key)!r}; "
+                "choose another output="
+            )
+
+
+def _has_results(directory: Path) -> bool:
+    if (directory / "last.ckpt").exists() or (directory / "export").exists():
+        return True
+    for path in (directory / FILE_NAME, *directory.glob(f"*/{FILE_NAME}")):
+        with suppress(FileNotFoundError, ValueError):
+            if Record.load(path.parent).complete:
+                return True
+    return False
