@@ -11,6 +11,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
+import prune_lab
 from prune_lab.commands import build, checks
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.settings import decoding_options
@@ -256,5 +257,6 @@ def _defaults(kind: Any, without: tuple[str, ...]) -> dict[str, Any]:
     return {name: parameter.default for name, parameter in parameters.items() if name not in without}
 
 
-def test_the_configuration_is_found_beside_the_package() -> None:
-    assert Path(__file__).parents[2] / "conf" == CONF
+def test_the_configuration_is_found_in_the_package_or_beside_it() -> None:
+    package = Path(prune_lab.__file__).parent
+    assert CONF in (package / "conf", package.parent / "conf") and (CONF / "study.yaml").is_file()
