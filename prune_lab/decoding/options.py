@@ -12,6 +12,9 @@ STOP_RULE = (
     "beam_size hypotheses finished, or no unfinished one can still win; the end mark is forced at the maximum length"
 )
 
+# Beyond these a search overflows or fills the memory; nothing sensible comes near them.
+_MOST = {"beam_size": 10_000, "length_penalty": 100, "max_length_a": 1_000_000, "max_length_b": 1_000_000}
+
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
@@ -36,6 +39,10 @@ class DecodingOptions:
     def __post_init__(self) -> None:
         if isinstance(self.beam_size, bool) or not isinstance(self.beam_size, int) or self.beam_size < 1:
             raise ValueError(f"decoding.beam_size: {self.beam_size!r}; allowed are whole numbers from 1")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if isinstance(value, int | float) and value > most:
+                raise ValueError(f"decoding.{name}: {value!r}; allowed are numbers up to {most:,}")
         for name in ("length_penalty", "max_length_a", "max_length_b"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

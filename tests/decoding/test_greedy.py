@@ -145,6 +145,12 @@ def test_c4_a_record_spells_out_formula_and_stop_rule():
     assert DecodingOptions(beam_size=1).to_record()["search"] == "greedy"
 
 
+@pytest.mark.parametrize("name", ["beam_size", "length_penalty", "max_length_a", "max_length_b"])
+def test_settings_that_no_search_could_hold_are_refused(name):
+    with pytest.raises(ValueError, match=f"^decoding.{name}: {10**19}; allowed are numbers up to "):
+        DecodingOptions(**{name: 10**19})
+
+
 def test_generate_has_the_defaults_of_the_options(small_model, sources):
     model = small_model()
     assert model.generate(sources(LENGTHS)) == model.search(sources(LENGTHS), DEFAULT_DECODING).ids
