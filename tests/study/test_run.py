@@ -267,6 +267,7 @@ def test_sigkill_in_the_middle_loses_no_point_that_was_done(tmp_path: Path) -> N
         *("tokenizer.vocab_size=120", "training.max_tokens=600", "training.validate_every=10", "study.budgets=[4,2]"),
         *("trainer.max_steps=20", "scheduler.decay_updates=5", "decoding.beam_size=2", "study.speed=null"),
         "study.tuning={updates: 300, recovery_updates: 10, learning_rate: 0.002}",
+        "study.methods.hard_concrete.weights=[0.02]",
     ]
     code = "from prune_lab.commands.study import main; main()"
     command = [sys.executable, "-c", code, *arguments]
