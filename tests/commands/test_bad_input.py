@@ -318,5 +318,5 @@ def test_a_run_of_another_model_is_not_gone_on_with(run: Run, folder: Path, tiny
     assert run("train", *own).status == 0
     before = {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()}
     message = run("train", *own, "model.d_feed_forward=32").refused()
-    assert message.startswith("prune-lab-train: model.d_feed_forward: 32, but run holds results with 16; choose another")
+    assert message.startswith("prune-lab-train: model.d_feed_forward: 32, but run holds results with 16; choose")
     assert {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()} == before
