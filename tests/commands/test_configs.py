@@ -1,8 +1,10 @@
 """Configuration: every option of every group composes and builds what it names, and no default stands in two places."""
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,11 @@ def options_of(group: str) -> list[str]:
 
 def compose(command: str, *overrides: str) -> dict[str, Any]:
     """The configuration of a command line as plain data, with what must be given filled in."""
+    return copy.deepcopy(_composed(command, *overrides))
+
+
+@cache
+def _composed(command: str, *overrides: str) -> dict[str, Any]:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         composed = hydra.compose(command, overrides=list(overrides))
     for key, value in NEEDED.items():
@@ -61,9 +68,16 @@ def groups_of(command: str) -> Iterator[tuple[str, str]]:
                 yield name.partition("@")[0], name
 
 
-CHOICES = [
-    (command, key, option) for command in COMMANDS for group, key in groups_of(command) for option in options_of(group)
-]
+def choices_of(command: str) -> list[dict[str, str]]:
+    """Choices of an option for each group of a command; together they hold every option of every group."""
+    groups = {key: options_of(group) for group, key in groups_of(command)}
+    return [
+        {key: options[turn % len(options)] for key, options in groups.items()}
+        for turn in range(max(map(len, groups.values()), default=0))
+    ]
+
+
+CHOICES = [(command, choice) for command in COMMANDS for choice in choices_of(command)]
 
 
 def test_every_folder_is_a_group_of_some_command() -> None:
@@ -77,11 +91,14 @@ def test_every_command_composes_without_a_choice(command: str) -> None:
     compose(command)
 
 
-@pytest.mark.parametrize(("command", "group", "option"), CHOICES)
-def test_every_option_composes(command: str, group: str, option: str) -> None:
-    config = compose(command, f"{group}={option}")
-    key = group.partition("@")[2] or group
-    assert key in config or key == "experiment"
+@pytest.mark.parametrize(
+    ("command", "choice"), CHOICES, ids=[" ".join([command, *choice.values()]) for command, choice in CHOICES]
+)
+def test_every_option_composes(command: str, choice: dict[str, str]) -> None:
+    config = compose(command, *(f"{group}={option}" for group, option in choice.items()))
+    for group in choice:
+        key = group.partition("@")[2] or group
+        assert key in config or key == "experiment"
 
 
 @pytest.mark.parametrize("option", options_of("data"))
