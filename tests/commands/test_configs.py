@@ -125,6 +125,12 @@ def test_every_study_has_points(option: str) -> None:
     build.build_settings(config, keep="best").check()
 
 
+def test_a_study_takes_shares_in_place_of_budgets() -> None:
+    config = compose("study", "study.budgets=null", "study.shares=[0.75,0.5]")
+    plan = Plan.from_config(config["study"], checks.check_model(config).original_heads())
+    assert [point.budget for point in plan.points() if point.method.name == "gradient"] == [18, 12]
+
+
 @pytest.mark.parametrize("option", options_of("experiment"))
 def test_every_experiment_can_be_trained(option: str) -> None:
     config = compose("train", f"experiment={option}")

@@ -196,6 +196,31 @@ def test_the_export_of_a_point_can_be_pruned_further_by_original_numbers(prune: 
     assert Record.load(places[1]).base_hash == Record.load("first/3-heads").base_hash
 
 
+def test_the_input_is_measured_and_the_points_are_compared_with_it(prune: Run, base: Path, folder: Path) -> None:
+    places, _ = prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
+    whole, four = Record.load("run/input"), Record.load(places[4])
+    assert (whole.method, whole.state, whole.bleu) == ("unpruned", "unpruned", Record.load(base).bleu)
+    assert four.significance is not None and four.bleu is not None and whole.bleu is not None
+    assert four.significance["difference"] == pytest.approx(four.bleu - whole.bleu)
+
+
+def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
+    prune: Run, base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
+    before = {
+        path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file() and "prune." not in path.name
+    }
+    with monkeypatch.context() as patched:
+        for name in ("score_heads", "record_export"):
+            patched.setattr(f"prune_lab.study.cut.{name}", None)
+        _, found = prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
+    assert found.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
+    prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude")
+    after = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
+    assert before.items() <= after.items() and Path("run/2-heads/record.json") in after
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from prune_lab.evaluation.significance import paired_bootstrap
-from prune_lab.model.storage import load_export
+from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.results.record import Record
 from prune_lab.study import stages
 
@@ -132,7 +131,6 @@ def test_differences_are_from_the_base_that_was_trained_on(records: dict[str, Re
     record = records["gradient-4heads-seed1"]
     assert record.significance is not None and record.bleu is not None
     assert record.significance["difference"] == pytest.approx(record.bleu - (records["continued"].bleu or 0.0))
-    assert callable(paired_bootstrap)
 
 
 def test_every_record_is_what_evaluate_finds(
@@ -231,3 +229,22 @@ def test_more_budgets_go_into_the_same_directory(run: Run, copied: Path, tiny_st
     assert new <= after and before.items() <= files_of(copied).items()
     assert len(after) == len(before) + 4 + 3
     assert len(rows_of(copied)) == len(after)
+
+
+def test_a_study_of_a_model_that_is_trained_already(
+    run: Run, study: Path, folder: Path, tiny_study_overrides: list[str]
+) -> None:
+    without = [f"~study.methods.{name}" for name in ("hard_concrete", "random")]
+    overrides = [text for text in tiny_study_overrides if "study.methods." not in text]
+    found = run("study", *overrides, *without, f"init_from={study / 'continued'}", "output=other", "study.budgets=[3]")
+    assert found.status == 0, found.err
+    base, three = Record.load("other/base"), Record.load("other/points/gradient-3heads-seed1")
+    assert weights_hash(load_export("other/base/export")) == weights_hash(load_export(study / "continued" / "export"))
+    assert base.base_hash == three.base_hash == weights_hash(load_export("other/base/export"))
+    assert base.settings["updates"] == 10 and three.settings["updates"] == 10
+    assert Record.load("other/continued").settings["updates"] == 16
+    for point in ("closing-w9-seed1", "gradient-4heads-seed1"):
+        source = study / "points" / point
+        message = run("study", *overrides, f"init_from={source}", "output=none").refused()
+        assert message.endswith("has gates or lacks heads; a study needs a whole model")
+    assert not (folder / "none").exists()
