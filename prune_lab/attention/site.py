@@ -28,6 +28,7 @@ class AttentionSite(nn.Module):
 
     Attributes:
         gate: a gate module that gives [H] factors, or None.
+        held: a draw [H] that is used in place of a new one, or None; see `prune_lab.gates.held`.
         head_mask: [H] booleans, False for masked heads; saved with the model, and no optimiser sees it.
     """
 
@@ -39,6 +40,7 @@ class AttentionSite(nn.Module):
         self.attention = attention
         self.numbers = list(numbers)
         self.gate: nn.Module | None = None
+        self.held: Tensor | None = None
         self.register_buffer("head_mask", torch.ones(len(self.numbers), dtype=torch.bool))
         self._masked = False
 
@@ -72,7 +74,9 @@ class AttentionSite(nn.Module):
 
     def gates(self, dtype: torch.dtype | None = None) -> Tensor | None:
         """The factors [H] that mask and gates put on the heads now, or None where they are all 1 by nature."""
-        gates = None if self.gate is None or not self.numbers else self.gate()
+        gates = self.held
+        if gates is None and self.gate is not None and self.numbers:
+            gates = self.gate()
         if self._masked:
             mask = self.head_mask
             gates = mask.to(self.attention.head_matrices()[1].dtype) if gates is None else gates * mask

@@ -8,11 +8,26 @@ own: the draw would cut the graph, and a fused mask is cheap.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 _LEVELS = 1 << 16
+_thread = threading.local()
+
+
+@contextmanager
+def dropout_generator(generator: torch.Generator) -> Iterator[None]:
+    """Masks of this thread come from `generator` inside the context, on the CPU; from the global one outside."""
+    _thread.generator = generator
+    try:
+        yield
+    finally:
+        _thread.generator = None
 
 
 class Dropout(nn.Module):
@@ -42,7 +57,8 @@ class Dropout(nn.Module):
 def scaled_mask(like: Tensor, rate: float) -> Tensor:
     """Zeros with probability `rate` and 1 / (1 - rate) elsewhere, in the shape and type of `like`."""
     dropped = min(round(rate * _LEVELS), _LEVELS - 1)
-    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    generator: torch.Generator | None = getattr(_thread, "generator", None)
+    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
     bits = draws.view(torch.int16)[: like.numel()].view(like.shape)
     kept = bits >= dropped - _LEVELS // 2
     return kept.to(like.dtype).mul_(_LEVELS / (_LEVELS - dropped))

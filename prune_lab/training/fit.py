@@ -45,6 +45,7 @@ class FitResult:
         best_bleu: the best validation BLEU, of the returned model or of an earlier one.
         validation_search: how validation decoded, `greedy` or `beam N`; BLEU of another search is another number.
         products: type in which matrix products of training ran, whatever was asked for.
+        parts: threads that shared each batch.
     """
 
     model: Transformer
@@ -55,6 +56,7 @@ class FitResult:
     best_bleu: float
     validation_search: str
     products: str
+    parts: int
 
 
 def fit(
@@ -102,6 +104,13 @@ def fit(
         keep_freed_memory()
     products = products_here(settings.products)
     torch.manual_seed(seeds.dropout)
+    trainer = build_trainer(
+        settings.trainer,
+        callbacks=[*_stages(model, data, settings, directory, penalty, label), *callbacks],
+        loggers=[MetricsFile(directory, resume_update), *loggers],
+        directory=directory,
+    )
+    parts = _parts(settings, model, trainer)
     module = TranslationModule(
         model,
         optimizer=settings.optimizer,
@@ -115,6 +124,7 @@ def fit(
         log_every=settings.log_every,
         compile_options=settings.compile_options,
         products=products,
+        parts=parts,
     )
     source = TranslationData(
         data.train,
@@ -123,12 +133,6 @@ def fit(
         accumulate=settings.accumulate,
         pin_memory=torch.cuda.is_available(),
     )
-    trainer = build_trainer(
-        settings.trainer,
-        callbacks=[*_stages(model, data, settings, directory, penalty, label), *callbacks],
-        loggers=[MetricsFile(directory, resume_update), *loggers],
-        directory=directory,
-    )
     source.batches()  # A token budget that cannot work is told before anything is written.
     directory.mkdir(parents=True, exist_ok=True)
     if resume_update < trainer.max_steps:
@@ -136,7 +140,13 @@ def fit(
         del last
         trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
     module.set_gate_generator(None)
-    return _result(model, directory, settings.keep, start, products=product_type_of(trainer, products))
+    return _result(model, directory, settings.keep, start, products=product_type_of(trainer, products), parts=parts)
+
+
+def _parts(settings: FitSettings, model: Transformer, trainer: pl.Trainer) -> int:
+    """How many threads share a batch where `settings.parts` were asked for."""
+    ordered = model.config.attention_dropout == 0 and settings.compile_options is None
+    return settings.parts if ordered and trainer.strategy.root_device.type == "cpu" else 1
 
 
 def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
@@ -188,7 +198,7 @@ def _validation_state(content: dict[str, Any]) -> dict[str, Any]:
     return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))
 
 
-def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str) -> FitResult:
+def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str, parts: int) -> FitResult:
     last = load_checkpoint(directory / LAST)
     state = _validation_state(last)
     model.load_state_dict(averaged_weights(last if keep == "last" else load_checkpoint(directory / BEST)))
@@ -202,4 +212,5 @@ def _result(model: Transformer, directory: Path, keep: str, start: float, *, pro
         best_bleu=state["best_bleu"],
         validation_search=state["search"],
         products=products,
+        parts=parts,
     )

@@ -22,6 +22,7 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import token_cross_entropy
 from prune_lab.training.parameters import gate_parameters, parameter_groups
+from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state
 from prune_lab.training.schedules import constant
 
@@ -45,6 +46,7 @@ class TranslationModule(pl.LightningModule):
         log_every: updates between logged figures.
         compile_options: arguments of `torch.compile` for the training pass, or None to run it as it is.
         products: type of the factors of matrix products, `float32` or `bfloat16`; validation stays in float32.
+        parts: threads that share a batch on the CPU, see `prune_lab.training.parts`; 1 leaves it whole.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class TranslationModule(pl.LightningModule):
         log_every: int,
         compile_options: Mapping[str, Any] | None,
         products: str,
+        parts: int,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -78,6 +81,7 @@ class TranslationModule(pl.LightningModule):
         self._training_pass = (
             model.hidden if compile_options is None else torch.compile(model.hidden, **compile_options)
         )
+        self._parts = BatchParts(model, self.loss, parts) if parts > 1 else None
         self._gradient_norm: Tensor | None = None
         self._random: dict[str, Any] | None = None
         self.gate_generator = torch.Generator().manual_seed(gate_seed)
@@ -116,7 +120,7 @@ class TranslationModule(pl.LightningModule):
         for number, batch in enumerate(window.batches):
             with self._unsynchronised(number < len(window.batches) - 1):
                 with products_in(self._products):
-                    loss, batch_nll = self.loss(batch)
+                    loss, batch_nll = (self._parts or self.loss)(batch)
                 # Processes average their gradients, hence the factor.
                 loss = loss * (self.trainer.world_size / num_tokens)
                 if number == 0 and self._penalty is not None:

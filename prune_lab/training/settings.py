@@ -76,6 +76,9 @@ class FitSettings:
         products: type of the factors of matrix products while training on the CPU, `float32` or `bfloat16`; see
             `prune_lab.attention.products`. Where `trainer.precision` is a mixed one, autocast wins: its type is that
             of all products, whatever this says. `FitResult.products` is what came of both.
+        parts: threads that share each batch while training on the CPU; see `prune_lab.training.parts`. Ignored on
+            GPUs, under `compile_options`, and where attention weights are dropped (those masks cannot be drawn by
+            several threads in a fixed order). `FitResult.parts` is what came of it.
         keep_freed_memory: see `prune_lab.training.allocator`.
         keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
             other, an early model with more open heads has the better BLEU, and is not what was asked for).
@@ -97,6 +100,7 @@ class FitSettings:
     gate_learning_rate: float = 0.05
     gate_every: int = 50
     products: str = "float32"
+    parts: int = 1
     keep_freed_memory: bool = True
     keep: str = "best"
     log_every: int = 50
@@ -113,6 +117,7 @@ class FitSettings:
         if self.products not in PRODUCTS:
             raise ValueError(f"training.products: {self.products!r}; allowed are {', '.join(PRODUCTS)}")
         _check_count("trainer.max_steps", self.trainer.get("max_steps", -1))
+        _check_count("training.parts", self.parts)
         _check_count("training.log_every", self.log_every)
         _check_count("training.gate_every", self.gate_every)
         if not 0 <= self.label_smoothing < 1:

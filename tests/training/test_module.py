@@ -63,6 +63,7 @@ def run(
         "log_every": 50,
         "compile_options": None,
         "products": "float32",
+        "parts": 1,
     }
     module = TranslationModule(model, **{**fixed, **settings})
     lightning = pl.Trainer(
