@@ -82,23 +82,24 @@ class Positions(nn.Module):
         """
         end = start + (embedded.shape[1] if num is None else num)
         embedded = embedded * self.scale
-        if self.table is not None:
-            if end > self.table.shape[0]:
-                self._grow(end)
-            embedded = embedded + self.table[start:end]
+        table = self.table
+        if table is not None:
+            if end > table.shape[0]:
+                table = self._grow(table, end)
+            embedded = embedded + table[start:end]
         return self.dropout(embedded)
 
-    def _grow(self, end: int) -> None:
-        assert self.table is not None
+    def _grow(self, table: Tensor, end: int) -> Tensor:
+        """A longer table, also kept for later; several threads may each make theirs."""
         if self.kind == "learned":
             raise ValueError(
                 f"sequence of {end} tokens; this model's learned positions allow {self.max_positions} "
                 "(model.max_positions)"
             )
-        size = max(end, 2 * self.table.shape[0])
+        size = max(end, 2 * table.shape[0])
         # Decoding may be what asks for more. A table made in its inference mode could never be written to again (DDP
         # does that to buffers).
         with torch.inference_mode(False):
-            self.table = sinusoidal_positions(size, self.table.shape[1]).to(
-                device=self.table.device, dtype=self.table.dtype
-            )
+            longer = sinusoidal_positions(size, table.shape[1]).to(device=table.device, dtype=table.dtype)
+        self.table = longer
+        return longer

@@ -100,7 +100,7 @@ class FitSettings:
     gate_learning_rate: float = 0.05
     gate_every: int = 50
     products: str = "float32"
-    parts: int = 1
+    parts: int = 2
     keep_freed_memory: bool = True
     keep: str = "best"
     log_every: int = 50

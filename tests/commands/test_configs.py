@@ -28,6 +28,7 @@ from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import criteria
 from prune_lab.pruning.schedule import Schedule
 from prune_lab.pruning.selection import Selection
+from prune_lab.results.flat import flat_settings
 from prune_lab.study.plan import Plan
 from prune_lab.training import schedules
 from prune_lab.training.settings import FitSettings
@@ -138,6 +139,16 @@ def test_every_experiment_can_be_trained(option: str) -> None:
     build.build_settings(config, keep="best").check()
 
 
+@pytest.mark.parametrize(("command", "group"), [("train", "experiment"), ("study", "study")])
+def test_an_option_of_several_groups_has_the_last_word(command: str, group: str) -> None:
+    for option in options_of(group):
+        own = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{option}.yaml"))
+        config = compose(command, f"{group}={option}")
+        own.pop("defaults", None)
+        found = flat_settings(config)
+        assert own and {key: found[key] for key in flat_settings(own)} == flat_settings(own), option
+
+
 @pytest.mark.parametrize("option", options_of("optimizer"))
 def test_every_optimizer_is_built_with_a_learning_rate_of_the_group(option: str) -> None:
     make = build.build_optimizer(compose("train", f"optimizer={option}"))
@@ -187,7 +198,7 @@ def test_every_tokenizer_can_be_trained(option: str) -> None:
 
 @pytest.mark.parametrize("command", ["train", "study", "prune"])
 def test_training_has_the_defaults_of_the_library(command: str) -> None:
-    training = compose(command)["training"] if command != "study" else _own("study")["training"]
+    training = compose(command)["training"] if command != "study" else OmegaConf.load(CONF / "training/default.yaml")
     known = {entry.name: entry for entry in dataclasses.fields(FitSettings)}
     own = {"keep", "freeze"} if command == "train" else set()
     for name, value in training.items():
@@ -195,12 +206,6 @@ def test_training_has_the_defaults_of_the_library(command: str) -> None:
             assert value == known[name].default, name
     built_elsewhere = {"optimizer", "schedule", "trainer", "validation_decoding", "gate_learning_rate", "keep"}
     assert set(training) - own == set(known) - built_elsewhere
-
-
-def _own(command: str) -> dict[str, Any]:
-    """What the command's file says itself, before a study overrides it."""
-    plain: Any = OmegaConf.to_container(OmegaConf.load(CONF / f"{command}.yaml"), resolve=False)
-    return plain
 
 
 def test_gates_have_the_defaults_of_the_library() -> None:

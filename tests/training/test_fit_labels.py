@@ -1,4 +1,5 @@
-"""What a result says about its own numbers: the search of the validation, and the type of matrix products."""
+"""What a result says about its own numbers: the search of the validation, the type of matrix products, and the threads
+that shared a batch."""
 
 import warnings
 
@@ -33,3 +34,12 @@ def test_the_type_of_products_is_told_as_it_was(
     assert result.products == used
     told = any("products stay in float32" in str(warning.message) for warning in caught)
     assert told == (asked == "bfloat16" and not has_instructions)
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "used"),
+    [({}, {}, 2), ({"attention_dropout": 0.1}, {}, 1), ({}, {"compile_options": {"backend": "eager"}}, 1)],
+)
+def test_batches_are_shared_only_where_the_order_of_random_numbers_is_fixed(task, train, tmp_path, model, more, used):
+    result = train(task.model(**model), tmp_path, max_steps=1, parts=2, **more)
+    assert result.parts == used

@@ -91,6 +91,19 @@ def test_a_stopped_run_ends_like_one_that_was_not(task, train, tmp_path, straigh
     assert_same_end(tmp_path, result, straight)
 
 
+def test_a_stopped_run_with_shared_batches_ends_like_one_that_was_not(task, train, tmp_path):
+    def start(directory, callbacks=()):
+        model = task.model(gated=True, dropout=0.2)
+        return train(model, directory, callbacks=callbacks, parts=2, **{**RUN, "max_steps": 20})
+
+    expected = start(tmp_path / "straight")
+    assert expected.parts == 2
+    with pytest.raises(StoppedError):
+        start(tmp_path / "stopped", [StopAt(14)])
+    result = start(tmp_path / "stopped")
+    torch.testing.assert_close(result.model.state_dict(), expected.model.state_dict(), rtol=0, atol=0)
+
+
 def test_a_run_may_be_stopped_many_times(task, train, tmp_path, straight):
     for update in (12, 24, 33):
         with pytest.raises(StoppedError):
