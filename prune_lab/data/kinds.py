@@ -1,6 +1,6 @@
 """The kinds of data a configuration can name, and how each becomes a source of sentence pairs for every split."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from prune_lab.data.tables import HubDataset, JsonLines, ParquetFile
 
 SPLITS = ("train", "validation", "test")
 _COLUMN_KEYS = ("source_column", "target_column")
+_NOT_TEXT = ("options", "seed", "tokenized", "num_pairs", "part")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +33,12 @@ class SyntheticPairs:
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_pairs, int) or self.num_pairs < 1:
+        if isinstance(self.num_pairs, bool) or not isinstance(self.num_pairs, int) or self.num_pairs < 1:
             raise ValueError(f"data.{self.split}.num_pairs is {self.num_pairs!r}; it must be a whole number from 1")
-        if not isinstance(self.seed, int):
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
             raise ValueError(f"data.seed is {self.seed!r}; it must be a whole number")
+        if not isinstance(self.options, Mapping):
+            raise ValueError(f"data.options is {self.options!r}; it must be a mapping from options to values")
 
     @property
     def origin(self) -> str:
@@ -66,6 +69,18 @@ def check_keys(config: Mapping[str, Any], where: str, allowed: tuple[str, ...]) 
             raise ValueError(f"unknown key {where}.{key} (value {value!r}); allowed: {', '.join(allowed)}")
 
 
+def check_texts(config: Mapping[str, Any], where: str, keys: Iterable[str]) -> None:
+    """Refuses numbers, lists and the like where a name or a path is needed; a key may be missing or null.
+
+    Raises:
+        ValueError: names the key and its value.
+    """
+    for key in keys:
+        value = config.get(key)
+        if value is not None and not isinstance(value, str | Path):
+            raise ValueError(f"{where}.{key} is {value!r}; it must be text")
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of data.
@@ -85,11 +100,13 @@ class Kind:
     def sources(self, config: Mapping[str, Any]) -> dict[str, PairSource]:
         """The source of each split that is set."""
         found: dict[str, PairSource] = {}
+        check_texts(config, "data", [key for key in self.keys if key not in _NOT_TEXT])
         for split in SPLITS:
             settings = (config.get(split) or {}) if self.split_keys else {}
             if not isinstance(settings, Mapping):
                 raise ValueError(f"data.{split} is {settings!r}; it must hold {', '.join(self.split_keys)}")
             check_keys(settings, f"data.{split}", self.split_keys)
+            check_texts(settings, f"data.{split}", [key for key in self.split_keys if key not in _NOT_TEXT])
             missing = [key for key in self.needed if settings.get(key) in (None, "")]
             if self.needed and len(missing) == len(self.needed):
                 continue
@@ -132,6 +149,8 @@ def _hub(config: Mapping[str, Any], settings: Mapping[str, Any], split: str) -> 
 def _multi30k(config: Mapping[str, Any], settings: Mapping[str, Any], split: str) -> PairSource:
     languages = config["source_language"], config["target_language"]
     tokenized = config.get("tokenized", False)
+    if not isinstance(tokenized, bool):
+        raise ValueError(f"data.tokenized is {tokenized!r}; allowed: true, false")
     if not config.get("directory"):
         if tokenized:
             raise ValueError(
@@ -156,7 +175,7 @@ def _multi30k(config: Mapping[str, Any], settings: Mapping[str, Any], split: str
 
 def _synthetic(config: Mapping[str, Any], settings: Mapping[str, Any], split: str) -> PairSource:
     return SyntheticPairs(
-        num_pairs=settings["num_pairs"], seed=config.get("seed", 1), split=split, options=config.get("options") or {}
+        num_pairs=settings["num_pairs"], seed=config.get("seed", 1), split=split, options=config.get("options", {})
     )
 
 

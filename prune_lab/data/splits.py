@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from prune_lab.data.corpus import Corpus, PairSource, load_corpus
-from prune_lab.data.kinds import KINDS, SPLITS, check_keys
+from prune_lab.data.kinds import KINDS, SPLITS, check_keys, check_texts
 
 _COMMON_KEYS = ("name", "kind", "source_language", "target_language", "score_tokenize", "lowercase")
 
@@ -83,15 +83,18 @@ def load_splits(data_config: Mapping[str, Any], check: Collection[str] = SPLITS)
         FileNotFoundError: a file does not exist.
         ValueError: an unknown kind or key, a value of the wrong type, or files that are no parallel text.
     """
+    if not isinstance(data_config, Mapping):
+        raise ValueError(f"data is {data_config!r}; it must be a mapping with the key kind")
     config = dict(data_config)
     kind = config.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"data.kind is {kind!r}; allowed: {', '.join(KINDS)}")
     reader = KINDS[kind]
     check_keys(config, "data", (*_COMMON_KEYS, *reader.keys, *(SPLITS if reader.split_keys else ())))
     for key in ("source_language", "target_language"):
         if not isinstance(config.get(key), str):
             raise ValueError(f"data.{key} is {config.get(key)!r}; it must be a language code such as de")
+    check_texts(config, "data", ("score_tokenize",))
     lowercase = config.get("lowercase", False)
     if not isinstance(lowercase, bool):
         raise ValueError(f"data.lowercase is {lowercase!r}; allowed: true, false")

@@ -185,13 +185,53 @@ def test_missing_columns_name_the_file_and_the_columns_there_are(tmp_path: Path)
         ('{"en": "a", "de": 5}', "line 2 has no text in column 'de'"),
         ('{"en": "a", ', "line 2 is no JSON"),
         ("[1, 2]", r"line 2 holds \[1, 2\]"),
+        ('{"en": ' + "[" * 100_000, "line 2 is nested too deeply"),
+        ('{"en": "a", "de": ' + "1" * 5000 + "}", "line 2 is no JSON"),
+        (
+            r'{"en": "a", "de": "b \ud83d"}',
+            r"line 2 has half of a surrogate pair, \\ud83d, in column 'de'; it must hold Unicode text",
+        ),
     ],
+    ids=lambda text: text[:40],
 )
 def test_rows_that_cannot_be_used_are_named_by_line(tmp_path: Path, line: str, named: str) -> None:
     path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
     with pytest.raises(ValueError, match=named) as error:
         JsonLines(path=path, source_column="en", target_column="de").pairs()
     assert str(path) in message_of(error)
+
+
+def test_columns_are_found_beside_a_value_that_is_nested_deeply(tmp_path: Path) -> None:
+    nested = '{"a": ' * 400 + "1" + "}" * 400
+    path = write(tmp_path / "a.jsonl", f'{{"more": {nested}, "en": "a \\ud83d\\ude00", "de": "b"}}\n')
+    source = JsonLines(path=path, source_column="en", target_column="de")
+    source.check()
+    assert source.pairs() == [("a \U0001f600", "b")], "both halves of a pair are one character"
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "none"])
+def test_damaged_parquet_pages_are_refused_by_name(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / "a.parquet"
+    rows = [{"en": f"sentence {number}", "de": f"Satz {number}"} for number in range(2000)]
+    table = pyarrow.Table.from_pylist(rows)
+    pyarrow.parquet.write_table(table, path, compression=compression, use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    content[4:8000] = bytes(byte ^ 0xA5 for byte in content[4:8000])
+    path.write_bytes(content)
+    source = ParquetFile(path=path, source_column="en", target_column="de")
+    source.check()  # the schema is at the end of the file
+    with pytest.raises(ValueError, match="a.parquet is a damaged parquet file") as error:
+        source.pairs()
+    message_of(error)
+
+
+def test_text_in_a_table_must_be_utf_8(tmp_path: Path) -> None:
+    broken = pyarrow.array([b"h\xf6ren"]).view(pyarrow.binary())
+    text = pyarrow.Array.from_buffers(pyarrow.string(), 1, broken.buffers())
+    pyarrow.parquet.write_table(pyarrow.table({"en": text, "de": ["b"]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="column 'en' is not UTF-8, it holds the byte 0xf6") as error:
+        ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").pairs()
+    message_of(error)
 
 
 def test_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
@@ -295,12 +335,27 @@ def test_only_the_split_that_is_wanted_is_read(tmp_path: Path) -> None:
         ({"kind": "hub", "train": {"split": "train"}}, "data.dataset is None"),
         ({"kind": "synthetic", "train": {"num_pairs": "many"}}, "data.train.num_pairs is 'many'"),
         ({"kind": "synthetic", "train": {"num_pairs": 5}, "options": {"num_cats": 3}}, "num_cats"),
+        ({"kind": "synthetic", "train": {"num_pairs": 5}, "options": 3}, "data.options is 3; it must be a mapping"),
+        ({"kind": "synthetic", "train": {"num_pairs": True}}, "data.train.num_pairs is True"),
+        ({"kind": ["text"]}, r"data.kind is \['text'\]; allowed: text, jsonl"),
+        ({"train": {"source": 3, "target": "x"}}, "data.train.source is 3; it must be text"),
+        ({"kind": "jsonl", "train": {"path": ["a"]}}, r"data.train.path is \['a'\]; it must be text"),
+        ({"kind": "jsonl", "source_column": 3}, "data.source_column is 3; it must be text"),
+        ({"kind": "multi30k", "directory": 3}, "data.directory is 3; it must be text"),
+        ({"kind": "multi30k", "directory": "x", "tokenized": "yes"}, "data.tokenized is 'yes'; allowed: true, false"),
+        ({"score_tokenize": 13}, "data.score_tokenize is 13; it must be text"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named) as error:
         load_splits({**text_config(), **change})
     message_of(error)
+
+
+@pytest.mark.parametrize("config", [None, 3, "text", ["text"]])
+def test_a_configuration_is_a_mapping(config: Any) -> None:
+    with pytest.raises(ValueError, match="^data is .*; it must be a mapping with the key kind$"):
+        load_splits(config)
 
 
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
