@@ -37,7 +37,7 @@ def check(config: dict[str, Any]) -> None:
 def run(config: dict[str, Any], directory: Path) -> None:
     """Translates, scores, and writes `hypotheses.txt` and `record.json`."""
     from prune_lab.evaluation.device import choose_device
-    from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, how_gates_evaluate, own_base_hash
+    from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, hashes, how_gates_evaluate
     from prune_lab.model.storage import WEIGHTS
     from prune_lab.training.checkpoint import load_model
 
@@ -67,7 +67,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         settings=known.settings if known else {},
         seeds=known.seeds if known else {},
         validation_bleu=known.validation_bleu if known else None,
-        base_hash=(known.base_hash if known else None) or own_base_hash(model, state),
+        **hashes(model, state, known.base_hash if known else None),
         gate_evaluation=(known.gate_evaluation if known else None) or how_gates_evaluate(model),
         export=None if export is None else relative_path(export, directory),
         hypotheses=HYPOTHESES,

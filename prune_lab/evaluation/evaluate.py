@@ -197,7 +197,7 @@ def record_export(
         seed=seed,
         export=relative_path(export, directory),
         hypotheses=HYPOTHESES,
-        base_hash=base_hash or own_base_hash(model, found.model["state"]),
+        **hashes(model, found.model["state"], base_hash),
         gate_evaluation=gate_evaluation or how_gates_evaluate(model),
         significance=comparison,
         **facts,
@@ -231,9 +231,10 @@ def model_facts(model: Transformer, weights: str | Path | None = None) -> dict[s
     return facts
 
 
-def own_base_hash(model: Transformer, state: str) -> str | None:
-    """An unpruned model is its own base; that of another one cannot be told from its weights."""
-    return weights_hash(model) if state == "unpruned" else None
+def hashes(model: Transformer, state: str, base_hash: str | None = None) -> dict[str, str | None]:
+    """A model's hash and its base's; an unpruned one is its own, that of another cannot be told from its weights."""
+    own = weights_hash(model)
+    return {"weights_hash": own, "base_hash": base_hash or (own if state == "unpruned" else None)}
 
 
 def how_gates_evaluate(model: Transformer) -> str | None:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.curves import is_reference, panels
+from prune_lab.results.curves import panels
+from prune_lab.results.families import is_reference
 from prune_lab.results.files import json_text, relative_path, write_atomically
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 
@@ -60,6 +61,7 @@ COLUMNS = (
     "device_name",
     "tokens_per_second",
     "target_length",
+    "weights_hash",
 )
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from prune_lab.results.comparable import Comparable
+from prune_lab.results.families import UNPRUNED_METHODS, compared_with, distinct, families, is_reference
 from prune_lab.results.intervals import interval, p_value
 from prune_lab.results.record import Record
-
-UNPRUNED = "unpruned"
-# The methods whose models are what others are compared with: the base, and the base that was trained on for as long as
-# the others. What another method left unpruned, such as gates that all stayed open, is a point of that method.
-UNPRUNED_METHODS = (UNPRUNED, "base")
-# Settings that change how fast a hypothesis is found, not which one.
-_SPEED_ONLY = ("batch_size",)
 
 
 @dataclass(frozen=True)
@@ -39,52 +34,6 @@ class Statistic:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {"mean": self.mean, "std": self.std, "num": self.num}
-
-
-@dataclass(frozen=True)
-class Comparable:
-    """What must be equal for BLEU scores to be compared: scores that differ in any of it are on separate curves."""
-
-    test_set: str
-    references_hash: str
-    bleu_signature: str
-    decoding_kind: str
-    decoding: str
-    total_heads: int
-
-    @classmethod
-    def of(cls, record: Record) -> Comparable:
-        """The setting of a complete record."""
-        assert record.bleu_signature and record.decoding_kind and record.total_heads is not None
-        decoding = {name: value for name, value in record.decoding.items() if name not in _SPEED_ONLY}
-        return cls(
-            test_set=str(record.test_set["name"]),
-            references_hash=str(record.test_set["references_hash"]),
-            bleu_signature=record.bleu_signature,
-            decoding_kind=record.decoding_kind,
-            decoding=json.dumps(decoding, sort_keys=True),
-            total_heads=record.total_heads,
-        )
-
-    @property
-    def decoding_label(self) -> str:
-        """Decoding in a few words: `greedy`, or `beam 5, length penalty 1.0`."""
-        settings = json.loads(self.decoding)
-        if self.decoding_kind == "greedy":
-            return "greedy"
-        label = f"beam {settings['beam_size']}" if "beam_size" in settings else "beam"
-        if settings.get("length_penalty") is not None:
-            label += f", length penalty {settings['length_penalty']}"
-        return label
-
-    @property
-    def short_signature(self) -> str:
-        """Tokenizer, case and version of the signature, for titles: `BLEU, tok 13a, mixed case, sacrebleu 2.6.0`."""
-        parts = dict(part.split(":", 1) for part in self.bleu_signature.split("|") if ":" in part)
-        case = {"mixed": "cased", "lc": "lower-cased"}.get(parts.get("case", ""), "")
-        words = [f"tokenize {parts['tok']}" if "tok" in parts else "", case]
-        words.append(f"sacrebleu {parts['version']}" if "version" in parts else "")
-        return ", ".join(word for word in words if word) or self.bleu_signature
 
 
 @dataclass(frozen=True)
@@ -149,14 +98,20 @@ class Panel:
 
     Attributes:
         setting: What the scores have in common.
+        base_hash: Hash of the base model that all models were made from; None where no record says it.
         unpruned: The unpruned models. The first is what pruned models are measured against: the one that was trained
             for as long as they were (`unpruned`), or else the base.
         lines: The curves of the methods.
+        base_name: What tells the base from those of other panels; empty where there is one base only.
+        num_unknown: How many models do not say their base, and were taken to be of the only one there is.
     """
 
     setting: Comparable
+    base_hash: str | None
     unpruned: tuple[Point, ...]
     lines: tuple[Line, ...]
+    base_name: str = ""
+    num_unknown: int = 0
 
     @property
     def reference(self) -> Point | None:
@@ -186,16 +141,12 @@ class Panel:
             "decoding_kind": self.setting.decoding_kind,
             "decoding": json.loads(self.setting.decoding),
             "total_heads": self.setting.total_heads,
+            "base_hash": self.base_hash,
             "unpruned": [{"method": point.line, **point.to_dict()} for point in self.unpruned],
             "methods": [
                 {"method": line.name, "points": [point.to_dict() for point in line.points]} for line in self.lines
             ],
         }
-
-
-def is_reference(record: Record) -> bool:
-    """Whether a record is of a model that others are compared with."""
-    return record.state == UNPRUNED and record.method in UNPRUNED_METHODS
 
 
 def line_name(record: Record) -> str:
@@ -206,16 +157,19 @@ def line_name(record: Record) -> str:
 def panels(records: Iterable[Record]) -> list[Panel]:
     """Groups complete records into figures and curves.
 
-    Greedy and beam rows, other test sets, other signatures and models of other sizes end up in separate panels.
+    Greedy and beam rows, other test sets, other signatures, models of other sizes and those made from another base
+    model end up in separate panels.
 
     Returns:
         Panels, the one with the most records first.
     """
+    complete = [record for record in records if record.complete]
     groups: dict[Comparable, list[Record]] = {}
-    for record in records:
-        if record.complete:
-            groups.setdefault(Comparable.of(record), []).append(record)
-    result = [_panel(setting, members) for setting, members in groups.items()]
+    for record in complete:
+        groups.setdefault(Comparable.of(record), []).append(record)
+    result = [_panel(setting, base, members) for setting, group in groups.items() for base, members in families(group)]
+    if len({panel.base_hash for panel in result}) > 1:
+        result = [replace(panel, base_name=_base_name(panel.base_hash)) for panel in result]
     return sorted(result, key=lambda panel: -len(panel.records))
 
 
@@ -229,25 +183,34 @@ def is_baseline(name: str) -> bool:
     return name.startswith("random")
 
 
-def _panel(setting: Comparable, records: Sequence[Record]) -> Panel:
-    points: dict[tuple[bool, str, str], list[Record]] = {}
-    for record in records:
-        unpruned = is_reference(record)
-        key = record.method if unpruned else record.point
-        points.setdefault((unpruned, line_name(record), key), []).append(record)
+def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]) -> Panel:
+    records = distinct(records)
+    unpruned: dict[str, list[Record]] = {}
+    for record in filter(is_reference, records):
+        unpruned.setdefault(record.method, []).append(record)
+    references = [_point(name, name, unpruned[name]) for name in UNPRUNED_METHODS if name in unpruned]
+    others = [record for record in records if not is_reference(record)]
+    points: dict[tuple[str, str], list[Record]] = {}
+    for record in compared_with(others, references[0].records if references else ()):
+        points.setdefault((line_name(record), record.point), []).append(record)
     lines: dict[str, list[Point]] = {}
-    unpruned_points = []
-    for (unpruned, name, key), members in points.items():
-        point = Point(name, key, tuple(sorted(members, key=lambda record: record.seed)))
-        if unpruned:
-            unpruned_points.append(point)
-        else:
-            lines.setdefault(name, []).append(point)
+    for (name, key), members in points.items():
+        lines.setdefault(name, []).append(_point(name, key, members))
     return Panel(
         setting=setting,
-        unpruned=tuple(sorted(unpruned_points, key=lambda point: UNPRUNED_METHODS.index(point.line))),
+        base_hash=base_hash,
+        unpruned=tuple(references),
         lines=tuple(
             Line(name, tuple(sorted(lines[name], key=lambda point: point.heads)))
             for name in sorted(lines, key=method_order)
         ),
+        num_unknown=sum(record.base_hash is None for record in records) if base_hash is not None else 0,
     )
+
+
+def _point(line: str, key: str, records: Iterable[Record]) -> Point:
+    return Point(line, key, tuple(sorted(records, key=lambda record: record.seed)))
+
+
+def _base_name(base_hash: str | None) -> str:
+    return "base not recorded" if base_hash is None else f"base {base_hash[:8]}"

@@ -39,9 +39,9 @@ def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyl
         for axis in axes:
             _draw_curves(axis, panel, theme, styles)
         axes[0].set_ylabel("BLEU")
-        title(
-            axes[0], f"{panel.setting.test_set}, {panel.setting.decoding_label}\n{panel.setting.short_signature}", theme
-        )
+        setting = panel.setting
+        signature = setting.short_signature + (f", {panel.base_name}" if panel.base_name else "")
+        title(axes[0], f"{setting.test_set}, {setting.decoding_label}\n{signature}", theme)
         if zoomed:
             _zoom(axes[1], panel, theme)
         legend(figure, method_handles(panel, theme, styles), theme)

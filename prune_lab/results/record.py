@@ -54,6 +54,7 @@ class Record:
         settings: criterion, scope, floor, penalty_weight, updates, recovery_updates, ...; the records of several
             seeds that share `settings["point"]` are one point of a curve.
         base_hash: Hash of the weights of the base model.
+        weights_hash: Hash of the model's own weights.
         export: Directory of the exported model, relative to the directory of the record.
         hypotheses: File of the translations that were scored, relative to the directory of the record.
         gate_evaluation: How gates were evaluated, `round` or `fraction`; None without gates.
@@ -93,6 +94,7 @@ class Record:
     speed: dict[str, Any] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     base_hash: str | None = None
+    weights_hash: str | None = None
     export: str | None = None
     hypotheses: str | None = None
     gate_evaluation: str | None = None

@@ -75,7 +75,8 @@ def write_report(
 
 def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, number: int, alone: bool) -> list[str]:
     setting, suffix = panel.setting, "" if number == 1 else f"-{number}"
-    parts = [] if alone else [f"<h2>{escape(f'{setting.test_set}: {setting.decoding_label}')}</h2>"]
+    heading = f"{setting.test_set}: {setting.decoding_label}" + (f"; {panel.base_name}" if panel.base_name else "")
+    parts = [] if alone else [f"<h2>{escape(heading)}</h2>"]
     parts.append(f'<p class="lead">{escape(" ".join(sentences(panel)))}</p>')
     parts.append(tiles(_key_figures(panel)))
     figures = (
@@ -157,8 +158,9 @@ def _measurement(panel: Panel) -> str:
     values += [("chrF signature", f"<code>{escape(signature)}</code>") for signature in chrf]
     decoding = panel.records[0].decoding
     values.append(("decoding", escape("; ".join(f"{name} {value}" for name, value in decoding.items()))))
-    bases = dict.fromkeys(record.base_hash for record in panel.records if record.base_hash)
-    values += [("hash of the base model", f"<code>{escape(base)}</code>") for base in bases]
+    if panel.base_hash is not None:
+        unknown = f"; {panel.num_unknown} of the models do not say theirs" if panel.num_unknown else ""
+        values.append(("hash of the base model", f"<code>{escape(panel.base_hash)}</code>{unknown}"))
     return definitions(values)
 
 

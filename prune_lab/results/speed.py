@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prune_lab.results.curves import Panel, is_reference, line_name
+from prune_lab.results.curves import Panel, line_name
+from prune_lab.results.families import is_reference
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"

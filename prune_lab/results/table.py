@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from prune_lab.results.curves import UNPRUNED_METHODS, Panel, Point, panels
+from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_of
@@ -80,7 +81,8 @@ def _key(point: Point) -> str:
 
 def _setting(panel: Panel) -> tuple[str, str]:
     setting = panel.setting
-    return (f"{setting.test_set}, {setting.decoding_label}", f"{setting.short_signature}, {setting.total_heads} heads")
+    of_what = f"{setting.total_heads} heads" + (f", {panel.base_name}" if panel.base_name else "")
+    return (f"{setting.test_set}, {setting.decoding_label}", f"{setting.short_signature}, {of_what}")
 
 
 def _total_width(cells: dict[_Column, list[str]]) -> int:

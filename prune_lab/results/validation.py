@@ -30,7 +30,17 @@ REQUIRED_WHEN_COMPLETE = (
 )
 _INTEGERS = ("seed", "remaining_heads", "total_heads", "num_sentences", "parameters", "file_bytes")
 _NUMBERS = ("bleu", "chrf", "validation_bleu")
-_TEXTS = ("method", "label", "reason", "bleu_signature", "chrf_signature", "base_hash", "export", "hypotheses")
+_TEXTS = (
+    "method",
+    "label",
+    "reason",
+    "bleu_signature",
+    "chrf_signature",
+    "base_hash",
+    "weights_hash",
+    "export",
+    "hypotheses",
+)
 _MAPPINGS = ("heads", "original_heads", "test_set", "decoding", "settings", "seeds", "versions", "seconds", "config")
 _OPTIONAL_MAPPINGS = ("speed", "significance")
 _CHOICES = {

@@ -21,7 +21,7 @@ from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import fold_fractions, prune_heads
-from prune_lab.results.curves import UNPRUNED
+from prune_lab.results.families import UNPRUNED
 from prune_lab.results.files import write_atomically
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.study.setup import scoring_batches

@@ -14,7 +14,7 @@ from typing import Any
 from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
 from prune_lab.pruning.criteria.registry import build_criterion
-from prune_lab.results.curves import UNPRUNED_METHODS
+from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 
 SCHEDULES = ("one_shot", "iterative")

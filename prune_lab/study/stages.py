@@ -20,7 +20,7 @@ from prune_lab.model.storage import CONFIG, load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.schedule import prune_to
 from prune_lab.pruning.surgery import fold_fractions
-from prune_lab.results.curves import UNPRUNED
+from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.study.cutting import Cutting
 from prune_lab.study.plan import Point

@@ -106,3 +106,75 @@ def test_the_short_signature_says_what_matters(record):
     assert panel.setting.short_signature == "tokenize 13a, cased, sacrebleu 2.6.0"
     (odd,) = panels([record(bleu_signature="something else")])
     assert odd.setting.short_signature == "something else"
+
+
+A, B = "aa" * 32, "bb" * 32
+
+
+def of_base(record, base, *heads, bleu=38.0, **changes):
+    unpruned = record("unpruned", 48, bleu=bleu, base_hash=base, weights_hash=base, **changes)
+    return [unpruned, *(record(num_heads=each, bleu=bleu - 1, base_hash=base, **changes) for each in heads)]
+
+
+def test_models_of_two_bases_never_share_a_curve_a_mean_or_a_difference(record):
+    """The worse base is made smaller at nearly no loss; against the better one it would be a loss of 11 BLEU."""
+    first, second = panels([*of_base(record, A, 24, 12), *of_base(record, B, 24, bleu=28.0)])
+    assert [(panel.base_hash, len(panel.records)) for panel in (first, second)] == [(A, 3), (B, 2)]
+    for panel in (first, second):
+        assert panel.reference is not None and len(panel.reference.records) == 1
+        assert [panel.difference(point) for point in panel.points] == pytest.approx([-1.0] * len(panel.points))
+        assert {entry.base_hash for entry in panel.records} == {panel.base_hash}
+        assert panel.to_dict()["base_hash"] == panel.base_hash
+    assert (first.base_name, second.base_name) == ("base aaaaaaaa", "base bbbbbbbb")
+    (alone,) = panels(of_base(record, A, 24))
+    assert alone.base_name == "", "nothing to tell apart"
+
+
+def test_a_base_without_an_unpruned_record_gets_no_difference(record):
+    _, pruned_only = panels([*of_base(record, A, 24, 12), record(num_heads=8, base_hash=B)])
+    assert pruned_only.base_hash == B and pruned_only.reference is None
+    assert pruned_only.difference(pruned_only.points[0]) is None
+
+
+def test_records_that_do_not_say_their_base_still_work(record):
+    unsaid = of_base(record, None, 24)
+    (panel,) = panels(unsaid)
+    assert panel.base_hash is None and panel.difference(panel.points[0]) == pytest.approx(-1.0)
+    (joined,) = panels([*of_base(record, A, 24), record(num_heads=12, base_hash=None)])
+    assert joined.base_hash == A and joined.num_unknown == 1 and len(joined.points) == 2
+    several = panels([*of_base(record, A, 24, 12), *of_base(record, B, 24), *unsaid])
+    assert {panel.base_hash: len(panel.records) for panel in several} == {A: 3, B: 2, None: 2}
+    assert several[-1].base_name == "base not recorded"
+
+
+def test_a_model_trained_on_is_compared_with_its_base_and_is_the_base_of_what_was_made_from_it(record):
+    trained_on = record("unpruned", 48, bleu=39.0, base_hash=A, weights_hash=B)
+    of_the_first = [record("base", 48, bleu=38.0, base_hash=A, weights_hash=A), record(num_heads=24, base_hash=A)]
+    of_the_second = record(num_heads=12, bleu=38.5, base_hash=B)
+    first, second = panels([*of_the_first, trained_on, of_the_second])
+    assert [point.line for point in first.unpruned] == ["unpruned", "base"] and len(first.points) == 1
+    assert second.base_hash == B and second.difference(second.points[0]) == pytest.approx(-0.5)
+    (alone,) = panels([trained_on, of_the_second])
+    assert len(alone.records) == 2, "no section for the unpruned model alone"
+
+
+def test_a_model_that_was_measured_twice_counts_once(record):
+    """Every run of prune-lab-prune measures its input: three seeds of a method do not make three unpruned models."""
+    inputs = [record("unpruned", 48, seed, base_hash=A, weights_hash=A) for seed in (1, 2, 3)]
+    again = [record(weights_hash="01", base_hash=A, label=label) for label in ("run", "evaluated again")]
+    (panel,) = panels([*inputs, *again])
+    assert len(panel.reference.records) == 1
+    assert [len(point.records) for point in panel.points] == [1]
+    evaluations = [record(weights_hash="01", gate_evaluation=each) for each in ("round", "fraction")]
+    assert len(panels(evaluations)[0].records) == 2, "the same weights, but not the same model"
+
+
+def test_an_interval_against_another_model_is_not_shown_beside_the_difference(record):
+    compared = {**record().significance, "baseline_bleu": 38.0}
+    point = record(bleu=37.5, significance=compared)
+    (panel,) = panels([record("unpruned", 48, bleu=38.0 + 1e-9), point])
+    assert panel.points[0].to_dict()["difference_interval"] is not None
+    for others in ([record("unpruned", 48, bleu=39.0)], []):
+        (panel,) = panels([*others, point])
+        assert panel.points[0].to_dict()["difference_interval"] is None
+        assert panel.points[0].to_dict()["p_value"] is None

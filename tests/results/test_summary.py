@@ -67,17 +67,18 @@ def test_the_interval_of_a_mean_of_seeds_resamples_sentences_for_all_of_them_at_
 
     baseline, systems = system(0.05), [system(0.08), system(0.12)]
     found = compared(systems, baseline, references)
-    records = [record(seed=seed, significance=each) for seed, each in enumerate(found, start=1)]
+    records = [record(seed=seed, bleu=each["bleu"], significance=each) for seed, each in enumerate(found, start=1)]
     statistics = [bleu_statistics(lines, references) for lines in (*systems, baseline)]
     one, other, base = resampled_bleu(statistics, num_samples=200, seed=12345)
     expected = np.quantile((one + other) / 2 - base, [0.025, 0.975])
     assert interval(records) == pytest.approx(tuple(expected), abs=0.01)
     assert 0 < p_value(records) <= 1
     low, high = interval(records)
-    panel = panel_of(record("unpruned", 48, bleu=38.0), *records)
+    unpruned = record("unpruned", 48, bleu=found[0]["baseline_bleu"])
+    panel = panel_of(unpruned, *records)
     assert panel.points[0].to_dict()["difference_interval"] == (low, high)
     assert f"mean of 2 runs, 95 % interval {low:+.2f} to {high:+.2f}" in " ".join(sentences(panel, tolerance=50))
-    assert f"{low:+.2f}..{high:+.2f}" in text_table([record("unpruned", 48), *records], 120)
+    assert f"{low:+.2f}..{high:+.2f}" in text_table([unpruned, *records], 120)
 
     unlike = compared(systems[:1], baseline, references, seed=3)[0]
     assert interval([records[0], record(seed=3, significance=unlike)]) is None, "other samples"

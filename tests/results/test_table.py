@@ -56,3 +56,10 @@ def test_unlike_signatures_are_separate_tables(record):
 
 def test_nothing_is_an_empty_table():
     assert text_table([]) == ""
+
+
+def test_two_bases_are_separate_tables_that_say_which(record):
+    records = [record(num_heads=heads, base_hash=base) for base in ("aa" * 32, "bb" * 32) for heads in (24, 12)]
+    text = text_table(records)
+    assert text.count("method") == 2 and "48 heads, base aaaaaaaa\n" in text and "48 heads, base bbbbbbbb\n" in text
+    assert "base" not in text_table(records[:2])

@@ -1,0 +1,77 @@
+"""Which records may be compared beyond their setting: those of one base model, each model once.
+
+A loss is a difference from the unpruned model that a pruned one was made from, so the models of two bases never share
+a curve, a mean or an interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from prune_lab.results.record import Record
+
+UNPRUNED = "unpruned"
+# The methods whose models are what others are compared with: the base, and the base that was trained on for as long as
+# the others. What another method left unpruned, such as gates that all stayed open, is a point of that method.
+UNPRUNED_METHODS = (UNPRUNED, "base")
+# BLEU of the same lines, summed in another order.
+_SAME_BLEU = 1e-6
+
+
+def is_reference(record: Record) -> bool:
+    """Whether a record is of a model that others are compared with."""
+    return record.state == UNPRUNED and record.method in UNPRUNED_METHODS
+
+
+def families(records: Sequence[Record]) -> list[tuple[str | None, list[Record]]]:
+    """Splits records by the hash of their base model.
+
+    An unpruned model is in the family of the base that it was trained on from, and in that of the models that were made
+    from itself. Records that do not say their base are taken to be of the only one that the others name; where there
+    are several, they are a family of their own.
+
+    Returns:
+        The hash (None where no record says it) and the records of each family, in the order in which they occur.
+    """
+    bases = list(dict.fromkeys(record.base_hash for record in records if record.base_hash))
+    if len(bases) < 2:
+        return [(bases[0] if bases else None, list(records))]
+    found: list[tuple[str | None, list[Record]]] = []
+    for base in bases:
+        members = [r for r in records if r.base_hash == base or (is_reference(r) and r.weights_hash == base)]
+        found.append((base, members))
+    unknown = [record for record in records if not record.base_hash]
+    found += [(None, unknown)] if unknown else []
+    return [family for family in found if not _is_contained(family, found)]
+
+
+def distinct(records: Iterable[Record]) -> list[Record]:
+    """Leaves out models that were measured before, such as the base that several runs were compared with.
+
+    The same unpruned weights are one model, whatever the seed of the run that measured them.
+    """
+    kept: dict[object, Record] = {}
+    for record in records:
+        seed = None if is_reference(record) else record.seed
+        key = (record.weights_hash, record.state, record.gate_evaluation, seed)
+        kept.setdefault(key if record.weights_hash else id(record), record)
+    return list(kept.values())
+
+
+def compared_with(records: Sequence[Record], references: Sequence[Record]) -> list[Record]:
+    """The records, those that were compared with another model than `references` without that comparison."""
+    scores = [record.bleu for record in references if record.bleu is not None]
+    return [record if _is_comparison_with(record, scores) else replace(record, significance=None) for record in records]
+
+
+def _is_comparison_with(record: Record, scores: Sequence[float]) -> bool:
+    baseline = (record.significance or {}).get("baseline_bleu")
+    return baseline is None or any(abs(float(baseline) - score) < _SAME_BLEU for score in scores)
+
+
+def _is_contained(family: tuple[str | None, list[Record]], found: Sequence[tuple[str | None, list[Record]]]) -> bool:
+    """Whether a family holds nothing but unpruned models that others are compared with in their own family."""
+    others = [{id(record) for record in members} for base, members in found if base != family[0]]
+    mine = {id(record) for record in family[1]}
+    return all(map(is_reference, family[1])) and any(mine < other for other in others)
