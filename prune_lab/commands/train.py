@@ -60,6 +60,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
             "penalty_weight": config["penalty"]["weight"],
             "frozen": config["training"]["freeze"] or None,
         }
+            "point": None if penalty is None else f"weight {penalty.weight:g}",
+            "gates": result.model.config.gates,
         record = record_export(
             export,
             directory,

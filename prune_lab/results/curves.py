@@ -11,6 +11,7 @@ from typing import Any
 from prune_lab.results.comparable import Comparable
 from prune_lab.results.families import UNPRUNED_METHODS, compared_with, distinct, families, is_reference
 from prune_lab.results.intervals import interval, p_value
+from prune_lab.results.line_names import line_names
 from prune_lab.results.record import Record
 
 
@@ -149,11 +150,6 @@ class Panel:
         }
 
 
-def line_name(record: Record) -> str:
-    """The curve a record is on: its method. Masked models are the same function, but are told apart."""
-    return f"{record.method} (masked)" if record.state == "masked" else record.method
-
-
 def panels(records: Iterable[Record]) -> list[Panel]:
     """Groups complete records into figures and curves.
 
@@ -191,8 +187,9 @@ def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]
     references = [_point(name, name, unpruned[name]) for name in UNPRUNED_METHODS if name in unpruned]
     others = [record for record in records if not is_reference(record)]
     points: dict[tuple[str, str], list[Record]] = {}
-    for record in compared_with(others, references[0].records if references else ()):
-        points.setdefault((line_name(record), record.point), []).append(record)
+    others = compared_with(others, references[0].records if references else ())
+    for name, record in zip(line_names(others), others, strict=True):
+        points.setdefault((name, record.point), []).append(record)
     lines: dict[str, list[Point]] = {}
     for (name, key), members in points.items():
         lines.setdefault(name, []).append(_point(name, key, members))

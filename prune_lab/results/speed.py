@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prune_lab.results.curves import Panel, line_name
+from prune_lab.results.curves import Panel
 from prune_lab.results.families import is_reference
 from prune_lab.results.record import Record
 
@@ -56,13 +56,13 @@ class Speed:
     unpruned: bool
 
 
-def speed_of(record: Record) -> Speed | None:
-    """The speed of a record; None if it was not measured, as for every masked one."""
+def speed_of(record: Record, line: str = "") -> Speed | None:
+    """The speed of a record on a curve; None if it was not measured, as for every masked one."""
     if record.speed is None:
         return None
     low, high = record.speed.get("spread") or (None, None)
     return Speed(
-        line=line_name(record),
+        line=line,
         remaining_heads=record.remaining_heads or 0,
         median=float(record.speed["sentences_per_second"]),
         low=low,
@@ -79,7 +79,9 @@ def speed_of(record: Record) -> Speed | None:
 
 def speeds(panel: Panel) -> list[Speed]:
     """All speeds of a panel, those of the unpruned models first."""
-    return [speed for record in panel.records if (speed := speed_of(record)) is not None]
+    points = (*panel.unpruned, *panel.points)
+    found = (speed_of(record, point.line) for point in points for record in point.records)
+    return [speed for speed in found if speed is not None]
 
 
 def target_lengths(measured: Sequence[Speed]) -> str:

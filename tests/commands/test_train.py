@@ -99,7 +99,9 @@ def test_gates_are_trained_from_a_model_and_kept_in_the_export(gated: Path, base
     assert (moved != 2.5).all()
     assert (record.method, record.gate_evaluation) == ("hard_concrete", "round")
     assert record.base_hash == weights_hash(load_export(base / "export"))
-    assert record.settings == {"updates": 4, "init_from": str(base / "export"), "penalty_weight": 0.02}
+    assert record.settings["gates"]["name"] == "hard_concrete"
+    told = {"updates": 4, "init_from": str(base / "export"), "penalty_weight": 0.02, "point": "weight 0.02"}
+    assert {key: value for key, value in record.settings.items() if key != "gates"} == told
     looks = [json.loads(line) for line in (gated / "gates.jsonl").read_text().splitlines()]
     assert [look["update"] for look in looks] == [1, 2] and looks[0]["open"] == 6
 

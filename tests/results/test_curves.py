@@ -6,6 +6,7 @@ import pytest
 
 from prune_lab.results.curves import Statistic, panels
 from prune_lab.results.speed import speeds
+from prune_lab.results.table import text_table
 
 
 def test_mean_and_sample_deviation():
@@ -178,3 +179,43 @@ def test_an_interval_against_another_model_is_not_shown_beside_the_difference(re
         (panel,) = panels([*others, point])
         assert panel.points[0].to_dict()["difference_interval"] is None
         assert panel.points[0].to_dict()["p_value"] is None
+
+
+def of_gates(record, evaluation, seed=1, **changes):
+    settings = {"selection": {"rule": "keep_rule"}, "budget": 12}
+    return record("gates", 12, seed, gate_evaluation=evaluation, settings=settings, **changes)
+
+
+def test_rounded_gates_and_fractions_are_no_seeds_of_one_point(record):
+    """Also when each of them was made with a seed of its own."""
+    for seeds in ((1, 1), (1, 2)):
+        made = [of_gates(record, each, seed, bleu=bleu) for each, seed, bleu in zip(
+            ("round", "fraction"), seeds, (37.0, 33.0), strict=True
+        )]  # fmt: skip
+        (panel,) = panels([record("unpruned", 48), *made])
+        assert [line.name for line in panel.lines] == ["gates (fraction)", "gates (round)"]
+        assert [[point.bleu.mean for point in line.points] for line in panel.lines] == [[33.0], [37.0]]
+        assert len(speeds(panel)) == 3 and {each.line for each in speeds(panel)[1:]} == {
+            "gates (fraction)",
+            "gates (round)",
+        }
+        lines = text_table([record("unpruned", 48), *made]).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert [line[:16] for line in lines if line.startswith("gates")] == ["gates (fraction)", "gates (round)   "]
+    (alone,) = panels([of_gates(record, "round", seed) for seed in (1, 2)])
+    assert [(line.name, len(line.points)) for line in alone.lines] == [("gates", 1)]
+
+
+def test_runs_of_one_seed_that_differ_in_their_settings_are_curves_of_their_own(record):
+    def cut(scope, heads, seed=1):
+        settings = {"criterion": {"name": "gradient"}, "selection": {"scope": scope, "floor": 0}, "point": heads}
+        return record(num_heads=heads, seed=seed, settings=settings)
+
+    made = [cut("global", 24), cut("per_kind", 24), cut("per_kind", 12), cut("per_kind", 12, seed=2)]
+    (panel,) = panels(made)
+    names = {line.name: [len(point.records) for point in line.points] for line in panel.lines}
+    assert names == {"gradient (scope global)": [1], "gradient (scope per_kind)": [2, 1]}
+    (panel,) = panels(made[1:])
+    assert [line.name for line in panel.lines] == ["gradient"], "nothing to tell apart"
+    same = [record(label="once"), record(label="twice")]
+    assert [len(point.records) for point in panels(same)[0].points] == [2], "nothing that tells them apart"
