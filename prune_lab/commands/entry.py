@@ -36,6 +36,7 @@ from prune_lab.commands.run_directory import (
     opened,
     remove_empty,
 )
+from prune_lab.training.stopping import Stopped, ended_by_term
 
 
 def command(
@@ -67,7 +68,10 @@ class Command:
     _failures: list[tuple[str, Exception]] = field(default_factory=list)
 
     def __call__(self) -> None:
-        """Runs the command; ends the process with status 2 for an error of the user, 1 for one of the program."""
+        """Runs the command; ends the process with status 2 for an error of the user, 1 for one of the program.
+
+        Status 130 after INT, 143 after TERM.
+        """
         show_all = os.environ.get("HYDRA_FULL_ERROR") == "1"
         # Hydra prints errors in its own way and ends with status 1, unless it is told to let them through.
         os.environ["HYDRA_FULL_ERROR"] = "1"
@@ -76,15 +80,16 @@ class Command:
         missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
         main = hydra.main(version_base=VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
         try:
-            with console():
+            with console(), ended_by_term():
                 main(self.job)()
         except Exception as error:
             _remove_unstarted(sweep, missing)
             if not self._failures:
                 self._failures = [("", error)]
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            sys.exit(130)
+        except KeyboardInterrupt as error:
+            if not str(error):
+                print("interrupted", file=sys.stderr)
+            sys.exit(error.exit_status if isinstance(error, Stopped) else 130)
         finally:
             os.environ["HYDRA_FULL_ERROR"] = "1" if show_all else "0"
         if self._failures:

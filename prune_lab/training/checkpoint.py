@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,7 +12,19 @@ from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 
+if TYPE_CHECKING:
+    from pytorch_lightning import Trainer
+
 LAST, BEST = "last.ckpt", "best.ckpt"
+
+
+def save_last(trainer: Trainer, directory: Path) -> None:
+    """Write `last.ckpt` so that it is the old one or the new one at any moment; all processes must call it."""
+    temporary = directory / f".{LAST}.part"
+    trainer.save_checkpoint(temporary, weights_only=False)
+    if trainer.is_global_zero:
+        os.replace(temporary, directory / LAST)
+    trainer.strategy.barrier()
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:

@@ -21,11 +21,13 @@ from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
+from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
 from prune_lab.training.callbacks.validation import Validation
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
 from prune_lab.training.files import replace_copy
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
+from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
 from prune_lab.training.trainer import build_trainer, product_type_of, quiet_lightning
 
 __all__ = ["FitResult", "FitSettings", "Seeds", "TrainingData", "fit", "quiet_lightning"]
@@ -88,6 +90,7 @@ def fit(
     Raises:
         ValueError: a setting that cannot work, or a checkpoint of another model in `directory`; nothing is written
             then.
+        Stopped: a `KeyboardInterrupt`, after INT or TERM came and the update that it came in was saved.
     """
     start = time.monotonic()
     settings.check()
@@ -104,9 +107,11 @@ def fit(
         keep_freed_memory()
     products = products_here(settings.products)
     torch.manual_seed(seeds.dropout)
+    signals = StopSignals()
+    stages = _stages(model, data, settings, directory, penalty, label, signals)
     trainer = build_trainer(
         settings.trainer,
-        callbacks=[*_stages(model, data, settings, directory, penalty, label), *callbacks],
+        callbacks=[*stages, *callbacks, StopOnSignal(signals, directory)],
         loggers=[MetricsFile(directory, resume_update), *loggers],
         directory=directory,
     )
@@ -138,9 +143,33 @@ def fit(
     if resume_update < trainer.max_steps:
         path = directory / LAST if last else None
         del last
-        trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
+        _run(trainer, module, source, path, signals, label)
     module.set_gate_generator(None)
     return _result(model, directory, settings.keep, start, products=product_type_of(trainer, products), parts=parts)
+
+
+def _run(
+    trainer: pl.Trainer,
+    module: TranslationModule,
+    source: TranslationData,
+    path: Path | None,
+    signals: StopSignals,
+    label: str,
+) -> None:
+    """Train to the end, or until a signal says otherwise."""
+    is_saved = True
+    try:
+        with signals:
+            trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
+    except Interrupted as ended:
+        is_saved = bool(ended.args)
+    if signals.received is None:
+        return
+    when, where = (f"at update {trainer.global_step}", "there") if is_saved else ("at once", "its last checkpoint")
+    message = f"{label}: stopped {when}; the same command goes on from {where}"
+    if trainer.is_global_zero:
+        print(message, flush=True)
+    raise Stopped(signals.received, message)
 
 
 def _parts(settings: FitSettings, model: Transformer, trainer: pl.Trainer) -> int:
@@ -169,6 +198,7 @@ def _stages(
     directory: Path,
     penalty: L0Penalty | None,
     label: str,
+    signals: StopSignals,
 ) -> list[pl.Callback]:
     """This package's callbacks, in the order in which they must run."""
     stages: list[pl.Callback] = []
@@ -190,6 +220,7 @@ def _stages(
         options=settings.validation_decoding,
         scoring=data.scoring,
         patience=settings.patience,
+        signals=signals,
     )
     return [*stages, validation, ProgressLines(label)]
 

@@ -32,6 +32,7 @@ class ProgressLines(pl.Callback):
         if trainer.is_global_zero and isinstance(data, TranslationData):
             for message in data.batches().left_out():
                 print(f"{self._label}: {message}", flush=True)
+        self._report(trainer, pl_module, validated_only=True)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Window, *_: Any

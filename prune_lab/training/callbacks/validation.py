@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
-from prune_lab.training.checkpoint import BEST, LAST
+from prune_lab.training.checkpoint import BEST, LAST, save_last
 from prune_lab.training.files import append_line, drop_lines_after, replace_copy, replace_text
 from prune_lab.training.module import TranslationModule
+from prune_lab.training.stopping import Interrupted, StopSignals
 
 NOTES, HYPOTHESES = "validation.jsonl", "validation_hypotheses.txt"
 _STATE = ("best_bleu", "best_update", "last_bleu", "last_update", "num_worse")
@@ -37,7 +37,8 @@ class Validation(pl.Callback):
     """Every so many updates and at the end: loss, BLEU by decoding, `last.ckpt`, `best.ckpt`, and the early stop.
 
     The weight average is in force while it validates, since it is what is exported. `best` is by validation BLEU (the
-    latest of equal ones). One process decodes while the others wait for what it found.
+    latest of equal ones). One process decodes while the others wait for what it found. A signal to stop that comes
+    while it decodes leaves the validation to the run that goes on, unless training ends here.
 
     Args:
         corpus: validation text.
@@ -48,6 +49,7 @@ class Validation(pl.Callback):
         scoring: how to score.
         max_tokens: token budget of the batches for the loss.
         patience: validations without a better BLEU after which training stops; None to go on.
+        signals: of the run.
 
     Attributes:
         search: how it decodes, `greedy` or `beam N`: numbers of different searches are not compared.
@@ -67,6 +69,7 @@ class Validation(pl.Callback):
         scoring: ScoreSettings,
         max_tokens: int = 4096,
         patience: int | None = None,
+        signals: StopSignals,
     ) -> None:
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise ValueError(f"training.validate_every: {every!r}; allowed are whole numbers from 1")
@@ -74,6 +77,7 @@ class Validation(pl.Callback):
             raise ValueError(f"training.patience: {patience!r}; allowed are whole numbers from 1, or null")
         self._corpus, self._encoded, self._directory = corpus, encoded, Path(directory)
         self._every, self._options, self._scoring, self._patience = every, options, scoring, patience
+        self._signals = signals
         self.search = "greedy" if options.beam_size == 1 else f"beam {options.beam_size}"
         self._batches = token_budget_batches(encoded.source_lengths, encoded.target_lengths, max_tokens)
         self.best_bleu: float | None = None
@@ -88,9 +92,11 @@ class Validation(pl.Callback):
         trainer.should_stop |= self._out_of_patience()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Forget notes of validations that a resumed run does again."""
+        """Forget notes of validations that a resumed run does again, and do one that a signal cut short."""
         if trainer.is_global_zero:
             drop_lines_after(self._directory / NOTES, trainer.global_step)
+        if trainer.global_step and trainer.global_step % self._every == 0:
+            self._validate(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
         """Validate when it is time."""
@@ -109,6 +115,8 @@ class Validation(pl.Callback):
         # All processes hold the figures, so that all come to the same decisions.
         figures, hypotheses = self._measure(pl_module) if trainer.is_global_zero else ({}, [])
         figures = trainer.strategy.broadcast(figures)
+        if not figures:
+            return
         if not math.isfinite(figures["nll"]):
             # Nothing after this could be right, and what was saved before it is kept.
             raise ValueError(
@@ -135,26 +143,26 @@ class Validation(pl.Callback):
 
     def _save(self, trainer: pl.Trainer, best_hypotheses: list[str] | None) -> None:
         """Write `last.ckpt`, and `best.ckpt` where there are hypotheses of it; files move to their places whole."""
-        last, temporary = self._directory / LAST, self._directory / f".{LAST}.part"
         # All processes take part in saving, whatever they hold of the state.
-        trainer.save_checkpoint(temporary, weights_only=False)
-        if trainer.is_global_zero:
-            os.replace(temporary, last)
-            if best_hypotheses is not None:
-                replace_copy(last, self._directory / BEST)
-                replace_text(self._directory / HYPOTHESES, "".join(f"{line}\n" for line in best_hypotheses))
+        save_last(trainer, self._directory)
+        if trainer.is_global_zero and best_hypotheses is not None:
+            replace_copy(self._directory / LAST, self._directory / BEST)
+            replace_text(self._directory / HYPOTHESES, "".join(f"{line}\n" for line in best_hypotheses))
         trainer.strategy.barrier()
 
     def _out_of_patience(self) -> bool:
         return self._patience is not None and self.num_worse >= self._patience
 
     def _measure(self, module: TranslationModule) -> tuple[dict[str, float], list[str]]:
+        """Figures and hypotheses; none when a signal came first."""
         model, average = module.model, module.average
         if average is not None:
             average.swap()
         model.eval()
         try:
-            hypotheses = translate_lines(model, self._corpus.sources, self._options).lines
+            hypotheses = self._translated(module)
+            if hypotheses is None:
+                return {}, []
             nll = self._nll(module)
             num_open = sum(len(heads) for heads in model.open_heads().values())
         finally:
@@ -163,6 +171,17 @@ class Validation(pl.Callback):
                 average.swap()
         scores = score(hypotheses, self._corpus.targets, **asdict(self._scoring))
         return {"bleu": scores.bleu, "chrf": scores.chrf, "nll": nll, "remaining_heads": num_open}, hypotheses
+
+    def _translated(self, module: TranslationModule) -> list[str] | None:
+        """The translations; None when a signal came and the run that goes on can make them."""
+        trainer = module.trainer
+        if trainer.should_stop or trainer.global_step >= trainer.max_steps:
+            return translate_lines(module.model, self._corpus.sources, self._options).lines
+        try:
+            with self._signals.interruptible():
+                return translate_lines(module.model, self._corpus.sources, self._options).lines
+        except Interrupted:
+            return None
 
     @torch.inference_mode()
     def _nll(self, module: TranslationModule) -> float:
