@@ -11,26 +11,29 @@ of a word inside ``bpe`` pieces; in text it is read as ``_``.
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import tokenizers
-from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
+from prune_lab.data.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    MARKS,
+    PAD_ID,
+    UNK_ID,
+    UNKNOWN_SHOWN,
+    Vocabulary,
+    first_line,
+    train_bpe,
+    train_words,
+)
+
+__all__ = ["BOS_ID", "EOS_ID", "KINDS", "MARKS", "PAD_ID", "UNKNOWN_SHOWN", "UNK_ID", "Tokenizer"]
 
 FORMAT_VERSION = 1
 KINDS = ("bpe", "words")
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
-MARKS = ("< pad >", "< s >", "< /s >", "< unk >")
-UNKNOWN_SHOWN = "⁇"
-_WORD_START = "▁"
-# The separators U+001C to U+001F end a line for str.splitlines, yet are no white space for regular expressions.
-_WHITE_SPACE = r"[\s\x{1c}-\x{1f}]+"
-_PUNCTUATION_AFTER_WORD = r"(?<=[\p{L}\p{N}])[^\p{L}\p{N}\p{M}▁]+"
-_LINES_AT_ONCE = 10_000
+_LARGEST = 10_000_000  # entries; the library asks for the memory of all of them before it reads text
 
 
 class Tokenizer:
@@ -54,8 +57,8 @@ class Tokenizer:
         self._content = content
         self.kind: str = content["kind"]
         self.joint: bool = content["joint"]
-        self._source = _Side(content["source"], self.kind)
-        self._target = self._source if self.joint else _Side(content["target"], self.kind)
+        self._source = Vocabulary(content["source"], self.kind)
+        self._target = self._source if self.joint else Vocabulary(content["target"], self.kind)
 
     @classmethod
     def train(
@@ -87,20 +90,15 @@ class Tokenizer:
         Raises:
             ValueError: an unknown kind, a size that leaves no room for text, sizes per side with a joint vocabulary.
         """
-        if kind not in KINDS:
-            raise ValueError(f"tokenizer kind {kind!r} is unknown; allowed: {', '.join(KINDS)}")
-        if joint and (source_vocab_size is not None or target_vocab_size is not None):
-            raise ValueError(
-                "source_vocab_size and target_vocab_size need joint=False; a joint vocabulary takes vocab_size"
-            )
-        if min_frequency < 1:
-            raise ValueError(f"min_frequency is {min_frequency}; it must be at least 1")
-        sizes = {"source": source_vocab_size or vocab_size, "target": target_vocab_size or vocab_size}
-        for side, size in sizes.items():
-            if size < len(MARKS) + 2:
-                raise ValueError(
-                    f"the {side} vocabulary has size {size}; it must be at least {len(MARKS) + 2}, marks included"
-                )
+        sizes = cls.check_options(
+            kind=kind,
+            joint=joint,
+            vocab_size=vocab_size,
+            source_vocab_size=source_vocab_size,
+            target_vocab_size=target_vocab_size,
+            min_frequency=min_frequency,
+            split_punctuation=split_punctuation,
+        )
         pairs = list(pairs)
         texts = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
         if joint:
@@ -109,11 +107,50 @@ class Tokenizer:
         content: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": kind, "joint": joint, "target": None}
         for side, lines in texts.items():
             if kind == "bpe":
-                model = _train_bpe(lines, sizes[side], min_frequency, split_punctuation)
+                model = train_bpe(lines, sizes[side], min_frequency, split_punctuation)
             else:
-                model = _train_words(lines, sizes[side], min_frequency)
+                model = train_words(lines, sizes[side], min_frequency)
             content[side] = json.loads(model.to_str())
         return cls(content)
+
+    @staticmethod
+    def check_options(
+        *,
+        kind: str = "bpe",
+        joint: bool = True,
+        vocab_size: int = 8000,
+        source_vocab_size: int | None = None,
+        target_vocab_size: int | None = None,
+        min_frequency: int = 1,
+        split_punctuation: bool = True,
+    ) -> dict[str, int]:
+        """Refuses options that :meth:`train` cannot work with; without text, so before it is read.
+
+        Returns:
+            side -> most entries of its vocabulary.
+
+        Raises:
+            ValueError: names the option, its value and what is allowed.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"tokenizer.kind: {kind!r}; allowed are {', '.join(KINDS)}")
+        for name, switch in (("joint", joint), ("split_punctuation", split_punctuation)):
+            if not isinstance(switch, bool):
+                raise ValueError(f"tokenizer.{name}: {switch!r}; allowed are true and false")
+        of_sides = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
+        if joint and any(size is not None for size in of_sides.values()):
+            raise ValueError(
+                "tokenizer: source_vocab_size and target_vocab_size need joint=False; "
+                "a joint vocabulary takes vocab_size"
+            )
+        smallest = len(MARKS) + 2
+        numbers = {"vocab_size": (vocab_size, smallest), "min_frequency": (min_frequency, 1)}
+        numbers |= {name: (size, smallest) for name, size in of_sides.items() if size is not None}
+        for name, (number, least) in numbers.items():
+            is_whole = isinstance(number, int) and not isinstance(number, bool)
+            if not is_whole or not least <= number <= _LARGEST:
+                raise ValueError(f"tokenizer.{name}: {number!r}; allowed are whole numbers from {least} to {_LARGEST}")
+        return {"source": source_vocab_size or vocab_size, "target": target_vocab_size or vocab_size}
 
     @property
     def source_vocab_size(self) -> int:
@@ -182,84 +219,10 @@ class Tokenizer:
             if not isinstance(content, dict):
                 raise ValueError("it holds no JSON object")
             tokenizer = cls(content)
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is no prune_lab tokenizer: {_first_line(error)}") from error
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(f"{path} is no prune_lab tokenizer: {first_line(error)}") from error
         if expected_hash is not None and tokenizer.hash != expected_hash:
             raise ValueError(
                 f"tokenizer {path} has hash {tokenizer.hash}, but the model was trained with {expected_hash}"
             )
         return tokenizer
-
-
-class _Side:
-    """One vocabulary with its way of cutting text."""
-
-    def __init__(self, serialised: dict[str, Any], kind: str) -> None:
-        try:
-            self._model = tokenizers.Tokenizer.from_str(json.dumps(serialised))
-        except Exception as error:  # the library raises bare Exception for content it cannot read
-            raise ValueError(f"its vocabulary cannot be read ({_first_line(error)})") from error
-        self._is_bpe = kind == "bpe"
-        self.vocab_size: int = self._model.get_vocab_size()
-        self.pieces: list[str] = [self._model.id_to_token(index) or "" for index in range(self.vocab_size)]
-        if tuple(self.pieces[: len(MARKS)]) != MARKS:
-            raise ValueError(f"its first entries are {self.pieces[: len(MARKS)]}; they must be the marks {list(MARKS)}")
-
-    def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
-        rest = iter(lines)
-        while chunk := list(islice(rest, _LINES_AT_ONCE)):
-            try:
-                encodings = self._model.encode_batch_fast(chunk, add_special_tokens=False)
-            except TypeError:
-                # Half of a surrogate pair (JSON can hold one) is no Unicode text.
-                chunk = [line.encode("utf-8", "replace").decode("utf-8") for line in chunk]
-                encodings = self._model.encode_batch_fast(chunk, add_special_tokens=False)
-            for encoding in encodings:
-                yield encoding.ids
-
-    def decode(self, ids: Iterable[int]) -> str:
-        shown = [UNKNOWN_SHOWN if index == UNK_ID else self.pieces[index] for index in ids if index >= UNK_ID]
-        if not self._is_bpe:
-            return " ".join(shown)
-        return " ".join("".join(shown).replace(_WORD_START, " ").split())
-
-
-def _train_bpe(lines: list[str], vocab_size: int, min_frequency: int, split_punctuation: bool) -> tokenizers.Tokenizer:
-    model = tokenizers.Tokenizer(models.BPE(unk_token=MARKS[UNK_ID], fuse_unk=True))
-    model.normalizer = normalizers.Sequence([_white_space_and_nfc(), normalizers.Replace(_WORD_START, "_")])
-    model.pre_tokenizer = pre_tokenizers.Metaspace(replacement=_WORD_START, prepend_scheme="always")
-    if split_punctuation:
-        punctuation = pre_tokenizers.Split(Regex(_PUNCTUATION_AFTER_WORD), behavior="isolated")
-        model.pre_tokenizer = pre_tokenizers.Sequence([model.pre_tokenizer, punctuation])
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
-        limit_alphabet=max(1, (vocab_size - len(MARKS)) // 2),
-        special_tokens=list(MARKS),
-        show_progress=False,
-    )
-    model.train_from_iterator(lines, trainer, length=len(lines))
-    # The trainer also makes the marks patterns that are looked for in text. Here they are entries and nothing else.
-    content = json.loads(model.to_str())
-    content["added_tokens"] = []
-    return tokenizers.Tokenizer.from_str(json.dumps(content))
-
-
-def _train_words(lines: list[str], vocab_size: int, min_frequency: int) -> tokenizers.Tokenizer:
-    normalizer = _white_space_and_nfc()
-    counts = Counter(word for line in lines for word in normalizer.normalize_str(line).split(" ") if word)
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    words = [word for word in ranked if counts[word] >= min_frequency][: vocab_size - len(MARKS)]
-    vocabulary = {word: index for index, word in enumerate([*MARKS, *words])}
-    model = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=MARKS[UNK_ID]))
-    model.normalizer = normalizer
-    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return model
-
-
-def _white_space_and_nfc() -> normalizers.Normalizer:
-    return normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(_WHITE_SPACE), " "), normalizers.Strip()])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -206,10 +206,15 @@ def test_files_that_are_no_tokenizer_are_refused_by_name(tokenizer: Tokenizer, t
     ("settings", "named"),
     [
         ({"kind": "letters"}, "letters.*bpe, words"),
-        ({"vocab_size": 5}, "5.*at least 6"),
-        ({"joint": False, "target_vocab_size": 2}, "target.*2"),
+        ({"vocab_size": 5}, "^tokenizer.vocab_size: 5; allowed are whole numbers from 6 to 10000000$"),
+        ({"vocab_size": "8000"}, "^tokenizer.vocab_size: '8000'; allowed are whole numbers from 6"),
+        ({"vocab_size": 8e3}, "^tokenizer.vocab_size: 8000.0; allowed are whole numbers from 6"),
+        ({"vocab_size": None}, "^tokenizer.vocab_size: None; allowed are whole numbers from 6"),
+        ({"vocab_size": 10**11}, "^tokenizer.vocab_size: 100000000000; allowed are whole numbers from 6"),
+        ({"joint": False, "target_vocab_size": 2}, "^tokenizer.target_vocab_size: 2; allowed"),
+        ({"joint": "yes"}, "^tokenizer.joint: 'yes'; allowed are true and false$"),
         ({"source_vocab_size": 100}, "joint=False"),
-        ({"min_frequency": 0}, "min_frequency is 0"),
+        ({"min_frequency": 0}, "^tokenizer.min_frequency: 0; allowed are whole numbers from 1"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings: dict, named: str) -> None:
