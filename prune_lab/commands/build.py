@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands.settings import decoding_options
+from prune_lab.commands.targets import instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from prune_lab.gates.penalty import L0Penalty
     from prune_lab.model.config import ModelConfig
     from prune_lab.model.transformer import Transformer
+    from prune_lab.pruning.criteria.contract import Criterion
+    from prune_lab.pruning.schedule import Schedule
+    from prune_lab.pruning.selection import Selection
     from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import FitSettings, Seeds
 
@@ -39,11 +44,33 @@ def read_splits(config: Mapping[str, Any], names: Sequence[str | None]) -> Split
     return splits
 
 
-def instantiate(node: Any, **more: Any) -> Any:
-    """Build what a `_target_` names, with plain lists and dicts as arguments."""
-    import hydra
+def build_criterion(config: Mapping[str, Any]) -> Criterion:
+    """What heads are worth."""
+    from prune_lab.pruning.criteria.contract import Criterion
 
-    return hydra.utils.instantiate(node, **more, _convert_="all")
+    return of_kind(instantiate(config["criterion"], "criterion"), Criterion, "criterion")
+
+
+def build_selection(config: Mapping[str, Any]) -> Selection:
+    """Which heads are compared with each other."""
+    from prune_lab.pruning.selection import Selection
+
+    return of_kind(instantiate(config["selection"], "selection"), Selection, "selection")
+
+
+def build_schedule(config: Mapping[str, Any]) -> Schedule:
+    """The sequence of budgets."""
+    from prune_lab.pruning.schedule import Schedule
+
+    return of_kind(instantiate(config["schedule"], "schedule"), Schedule, "schedule")
+
+
+def build_rates(config: Mapping[str, Any]) -> Callable[[int], float]:
+    """The learning-rate schedule: a factor for each update."""
+    rates = instantiate(config["scheduler"], "scheduler")
+    if not callable(rates):
+        raise ValueError(f"scheduler: a {type(rates).__name__}; allowed is a function from updates to factors")
+    return rates
 
 
 def build_tokenizer(config: Mapping[str, Any], splits: Splits) -> Tokenizer:
@@ -71,10 +98,29 @@ def build_model(config: Mapping[str, Any], splits: Splits) -> Transformer:
 
     tokenizer = build_tokenizer(config["tokenizer"], splits)
     model_config = build_config(config, tokenizer)
+    check_memory(model_config)
     torch.manual_seed(config["seeds"]["model"])
     model = Transformer(model_config)
     model.tokenizer = tokenizer
     return model
+
+
+def check_memory(config: ModelConfig) -> None:
+    """ValueError when the weights of a model are larger than the memory of this machine."""
+    import torch
+
+    from prune_lab.model.transformer import Transformer
+
+    if not hasattr(os, "sysconf"):
+        return
+    with torch.device("meta"):
+        num_bytes = sum(weight.numel() * weight.element_size() for weight in Transformer(config).parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if num_bytes > memory:
+        raise ValueError(
+            f"model: its weights take {num_bytes / 1e9:,.0f} GB, this machine has {memory / 1e9:,.0f} GB; "
+            "allowed are smaller sizes, such as model=tiny"
+        )
 
 
 def prepare(model: Transformer, config: Mapping[str, Any]) -> None:
@@ -97,7 +143,7 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
 
     settings = FitSettings(
         optimizer=build_optimizer(config),
-        schedule=instantiate(config["scheduler"]),
+        schedule=build_rates(config),
         trainer=config["trainer"],
         validation_decoding=decoding_options(config["validation_decoding"], "validation_decoding"),
         gate_learning_rate=config["gates"]["learning_rate"],
@@ -116,7 +162,10 @@ def build_optimizer(config: Mapping[str, Any]) -> Any:
     """
     import torch
 
-    make = instantiate(config["optimizer"])
+    node = config["optimizer"]
+    if not isinstance(node, Mapping) or not node.get("_partial_"):
+        raise ValueError(f"optimizer: {node!r}; allowed is a mapping with _target_ and _partial_=true")
+    make = instantiate(node, "optimizer")
     try:
         make([torch.nn.Parameter(torch.zeros(1))])
     except (TypeError, ValueError, RuntimeError) as error:
@@ -155,14 +204,22 @@ def build_seeds(config: Mapping[str, Any]) -> Seeds:
 
 def build_callbacks(config: Mapping[str, Any]) -> list[Callback]:
     """More Lightning callbacks."""
-    return [instantiate(node) for node in (config["callbacks"] or {}).values()]
+    from pytorch_lightning import Callback
+
+    nodes = (config.get("callbacks") or {}).items()
+    return [of_kind(instantiate(node, f"callbacks.{name}"), Callback, f"callbacks.{name}") for name, node in nodes]
 
 
 def build_loggers(config: Mapping[str, Any], directory: Path) -> list[Logger]:
     """More Lightning loggers; each gets the run's directory and configuration."""
-    # Hydra's own argument of this name keeps `config` from being passed through it.
-    makers = [instantiate(node, _partial_=True) for node in (config["logger"] or {}).values()]
-    return [make(directory=str(directory), config=dict(config)) for make in makers]
+    from pytorch_lightning.loggers.logger import Logger
+
+    loggers = []
+    for name, node in (config.get("logger") or {}).items():
+        # Hydra's own argument of this name keeps `config` from being passed through it.
+        make = instantiate(node, f"logger.{name}", _partial_=True)
+        loggers.append(of_kind(make(directory=str(directory), config=dict(config)), Logger, f"logger.{name}"))
+    return loggers
 
 
 def logger_factory(config: Mapping[str, Any]) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from prune_lab.commands.settings import decoding_options, whole_number
+from prune_lab.commands.settings import decoding_options, options_of, whole_number
 from prune_lab.data.splits import Splits
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
+_LARGEST_SEED = 2**64 - 1  # of torch
+_CONSTANT = "fixed"  # the gates that do not learn, at which no penalty can pull
+_TIMES = ("weeks", "days", "hours", "minutes", "seconds")
 # Settings of the training that must be numbers; what range they may have, the training says itself.
 _NUMBERS = ("label_smoothing", "clip_norm", "average_decay")
 
@@ -44,11 +48,12 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
         if name != "average_decay" or config["training"][name] is not None:
             check_number(config["training"][name], f"training.{name}")
     check_number(config["gates"]["learning_rate"], "gates.learning_rate")
-    whole_number(config["seed"], "seed", at_least=0)
+    check_time(config["trainer"].get("max_time"), "trainer.max_time")
+    check_seed(config["seed"], "seed")
     for name, seed in config["seeds"].items():
         if name not in _SEEDS:
             raise ValueError(f"unknown key seeds.{name}; allowed are {', '.join(_SEEDS)}")
-        whole_number(seed, f"seeds.{name}", at_least=0)
+        check_seed(seed, f"seeds.{name}")
     bleu_metric(tokenize=splits.score_tokenize)
     decoding_options(config["decoding"])
     decoding_options(config["validation_decoding"], "validation_decoding")
@@ -56,12 +61,45 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
 
 def check_number(value: Any, key: str) -> None:
     """ValueError unless the value of a key is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:
         raise ValueError(f"{key}: {value!r}; allowed are numbers")
 
 
+def check_seed(value: Any, key: str) -> None:
+    """ValueError unless the value of a key is a seed that random generators take."""
+    whole_number(value, key, at_least=0, at_most=_LARGEST_SEED)
+
+
+def check_time(value: Any, key: str) -> None:
+    """ValueError unless the value of a key is a length of time, or null for no limit."""
+    is_time = value is None or (isinstance(value, str) and re.fullmatch(r"\d+:\d\d:\d\d:\d\d", value.strip()))
+    if isinstance(value, Mapping):
+        is_time = all(name in _TIMES and _is_positive(number) for name, number in value.items())
+    if not is_time:
+        raise ValueError(
+            f"{key}: {value!r}; allowed are days, hours, minutes and seconds as in 00:01:30:00 or "
+            "{hours: 1, minutes: 30}, and null"
+        )
+
+
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number <= 1e6
+
+
+def check_tokenizer(config: Mapping[str, Any]) -> None:
+    """ValueError for settings from which no tokenizer can be trained; a stored one is looked at when it is read."""
+    from prune_lab.data.tokenizer import Tokenizer
+
+    options = {key: value for key, value in config.items() if key != "path"}
+    if config["path"] is None:
+        options_of(Tokenizer.check_options, options, "tokenizer")
+    elif not isinstance(config["path"], str):
+        raise ValueError(f"tokenizer.path: {config['path']!r}; allowed is the path of a tokenizer.json, or null")
+
+
 def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_have_gates: bool) -> None:
-    """ValueError for gates without a weight, a weight without gates, or a weight that is no number from 0.
+    """ValueError for gates that learn without a weight, a weight without gates, or a weight that is no number from 0.
 
     Args:
         gates: the group of this name.
@@ -69,7 +107,7 @@ def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_hav
         may_have_gates: whether the model that training starts from may bring gates of its own.
     """
     weight = penalty["weight"]
-    if gates["name"] is not None and weight is None:
+    if gates["name"] is not None and gates["name"] != _CONSTANT and weight is None:
         raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
     if gates["name"] is None and weight is not None and not may_have_gates:
         raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")

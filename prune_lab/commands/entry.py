@@ -14,6 +14,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +23,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
+from prune_lab.commands import streams
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory, keys_of_command, keys_of_groups
 from prune_lab.commands.known_keys import VERSION_BASE, checked_additions, known_keys
@@ -33,9 +36,11 @@ from prune_lab.commands.run_directory import (
     directory_of_job,
     directory_of_run,
     directory_of_sweep,
+    is_main_process,
     opened,
     remove_empty,
 )
+from prune_lab.commands.value_types import wrong_type
 from prune_lab.training.stopping import Stopped, ended_by_term
 
 
@@ -66,6 +71,7 @@ class Command:
     check: Callable[[dict[str, Any]], None] | None
     writes_directory: bool
     _failures: list[tuple[str, Exception]] = field(default_factory=list)
+    _process: int = 0
 
     def __call__(self) -> None:
         """Runs the command; ends the process with status 2 for an error of the user, 1 for one of the program.
@@ -75,15 +81,17 @@ class Command:
         show_all = os.environ.get("HYDRA_FULL_ERROR") == "1"
         # Hydra prints errors in its own way and ends with status 1, unless it is told to let them through.
         os.environ["HYDRA_FULL_ERROR"] = "1"
-        self._failures = []
+        self._failures, self._process = [], os.getpid()
+        streams.fill_closed()
         sweep = Path(_sweep_directory(self.name))
         missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
         main = hydra.main(version_base=VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
         try:
             with console(), ended_by_term():
                 main(self.job)()
+                streams.flush()
         except Exception as error:
-            _remove_unstarted(sweep, missing)
+            self._end_unread(error)
             if not self._failures:
                 self._failures = [("", error)]
         except KeyboardInterrupt as error:
@@ -93,46 +101,70 @@ class Command:
         finally:
             os.environ["HYDRA_FULL_ERROR"] = "1" if show_all else "0"
         if self._failures:
+            _remove_unstarted(sweep, missing)
             self._end(show_all)
 
     def job(self, composed: DictConfig) -> None:
         """One run of a command line, or one job of a multirun."""
         settings = HydraConfig.get()
         overrides: Any = OmegaConf.to_container(settings.overrides.task, resolve=False)
-        if settings.mode != RunMode.MULTIRUN:
-            try:
-                self._run(composed, overrides, None)
-            except Exception as error:
-                # Not for Hydra, which would add a line of its own.
-                self._failures.append(("", error))
-            return
-        name = f"job {settings.job.num}"
-        log.info(f"{name}: {' '.join(overrides)}")
+        is_sweep = settings.mode == RunMode.MULTIRUN
+        name = f"job {settings.job.num}" if is_sweep else ""
+        if is_sweep:
+            log.info(f"{name}: {' '.join(overrides)}")
         try:
-            self._run(composed, overrides, Path(settings.sweep.dir))
+            self._run(composed, overrides, Path(settings.sweep.dir) if is_sweep else None)
         except Exception as error:
-            # Hydra goes on with the other jobs and raises this again at the end.
-            if is_user_error(error):
-                log.error(f"{name}: {one_line(error)}")
-            else:
-                log.error(f"{name}: {type(error).__name__}", exc_info=error)
+            self._end_unread(error)
+            # Hydra would add lines of its own to an error that it sees.
             self._failures.append((name, error))
-            raise
+            if is_sweep and is_user_error(error):
+                log.error(f"{name}: {one_line(error)}")
+            elif is_sweep:
+                log.error(f"{name}: {type(error).__name__}", exc_info=error)
+            if os.getpid() != self._process:
+                raise  # in a process of a launcher, from which only Hydra can bring it back
 
     def _run(self, composed: DictConfig, overrides: list[str], sweep: Path | None) -> None:
-        config: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
-        with checked_additions(self.name, overrides):
-            if self.check is not None:
-                self.check(config)
-            if not self.writes_directory:
+        config = self._checked(composed, overrides)
+        if not self.writes_directory:
+            self._say_start("")
+            with checked_additions(self.name, overrides):
                 self.run(config)
-                return
+            return
         if sweep is None:
             directory = directory_of_run(self.name, config["output"], overrides)
+            self._say_start(f", results go to {directory}")
         else:
             directory = directory_of_job(sweep, config["output"], overrides)
-        with opened(directory, self.name, config), checked_additions(self.name, overrides):
+        with streams.named(directory), opened(directory, self.name, config), checked_additions(self.name, overrides):
             self.run(config, directory)
+
+    def _checked(self, composed: DictConfig, overrides: list[str]) -> dict[str, Any]:
+        """The configuration as plain data; the command's own check knows more than the types, and is asked first."""
+        wrong = wrong_type(self.name, HydraConfig.get().runtime.choices, composed)
+        try:
+            config: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+            with checked_additions(self.name, overrides):
+                if self.check is not None:
+                    self.check(config)
+        except Exception as error:
+            if wrong is None or (is_user_error(error) and not isinstance(error, OmegaConfBaseException)):
+                raise
+        if wrong is not None:
+            raise ValueError(wrong)
+        return config
+
+    def _say_start(self, what: str) -> None:
+        """A first line, since what comes next is slow: the import of libraries, and reading models and text."""
+        if is_main_process():
+            print(f"prune-lab-{self.name}: starting{what}", file=sys.stderr, flush=True)
+
+    def _end_unread(self, error: Exception) -> None:
+        """Ends the process quietly if the error is that nobody reads what it says any more."""
+        if streams.nobody_reads(error):
+            streams.drop_rest()
+            sys.exit(streams.CLOSED_PIPE_STATUS)
 
     def _end(self, show_all: bool) -> NoReturn:
         jobs = [name for name, _ in self._failures if name]
@@ -144,7 +176,9 @@ class Command:
             message = "".join(traceback.format_exception(errors[0])).rstrip()
         else:
             message = one_line(errors[0], lambda: known_keys(self.name, sys.argv[1:]))
-        print(f"prune-lab-{self.name}: {message}" if jobs or are_users else message, file=sys.stderr)
+        with suppress(OSError):
+            print(f"prune-lab-{self.name}: {message}" if jobs or are_users else message, file=sys.stderr)
+        streams.drop_rest()
         sys.exit(2 if are_users else 1)
 
 

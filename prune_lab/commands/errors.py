@@ -12,8 +12,11 @@ from hydra.errors import HydraException, InstantiationException, MissingConfigEx
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 import prune_lab
+from prune_lab.commands.streams import NO_PLACE
 
+_LONGEST = 100  # letters of the name of a file in a message
 _PACKAGE = str(Path(prune_lab.__file__).parent)
+# OSErrors of these kinds and numbers.
 _FILE_ERRORS = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
@@ -26,6 +29,8 @@ def is_user_error(error: BaseException) -> bool:
         return error.__cause__ is None or isinstance(error.__cause__, TypeError | ValueError | ImportError | OSError)
     if isinstance(error, (HydraException, OmegaConfBaseException, *_FILE_ERRORS)):
         return True
+    if isinstance(error, OSError):
+        return error.errno in NO_PLACE
     return isinstance(error, ValueError) and _raised_here(error)
 
 
@@ -55,7 +60,9 @@ def one_line(error: BaseException, known_keys: Callable[[], Iterable[str]] = lis
         key = f"{error.full_key}: " if error.full_key else ""
         return key + _squeezed(str(error.msg or error).partition("full_key:")[0])
     if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
+        name = str(error.filename)
+        shown = name if len(name) <= _LONGEST else f"{name[:_LONGEST]}..."
+        return f"{shown}: {error.strerror[0].lower()}{error.strerror[1:]}"
     return text or type(error).__name__
 
 

@@ -67,6 +67,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
         settings=known.settings if known else {},
         seeds=known.seeds if known else {},
         validation_bleu=known.validation_bleu if known else None,
+        validation_decoding=known.validation_decoding if known else None,
+        training=known.training if known else {},
         **hashes(model, state, known.base_hash if known else None),
         gate_evaluation=(known.gate_evaluation if known else None) or how_gates_evaluate(model),
         export=None if export is None else relative_path(export, directory),

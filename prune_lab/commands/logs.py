@@ -25,11 +25,19 @@ class _Console(logging.StreamHandler):
         self.stream = sys.stderr
         super().emit(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """Standard error that cannot be written to keeps no command from its work."""
+
 
 class _Short(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         return text if record.levelno <= logging.INFO else f"{record.levelname.lower()}: {text}"
+
+
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A disk that is full is told by whatever writes results, and once."""
 
 
 @contextmanager
@@ -53,7 +61,7 @@ def console(verbose: bool = False) -> Iterator[None]:
 @contextmanager
 def log_file(path: Path) -> Iterator[logging.Handler]:
     """The same messages, with times, at the end of a file, which is made by the first of them."""
-    root, handler = logging.getLogger(), logging.FileHandler(path, encoding="utf-8", delay=True)
+    root, handler = logging.getLogger(), _LogFile(path, encoding="utf-8", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root.addHandler(handler)
     try:

@@ -10,6 +10,7 @@ from prune_lab.commands.entry import command
 from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.data.splits import load_splits
 
+AUTO = "auto"
 GATE_EVALUATIONS = ("round", "fraction", "keep")
 
 
@@ -17,7 +18,6 @@ def check(config: dict[str, Any]) -> None:
     """Files and settings, before Lightning is imported."""
     splits = load_splits(config["data"])
     whole_number(config["trainer"]["max_steps"], "trainer.max_steps", at_least=0)
-    checks.check_available(splits, ("train", "validation") if config["trainer"]["max_steps"] else ("train",), "pruning")
     checks.check_report_split(config["report_split"], splits)
     model_source(config["export"])
     if config["gate_evaluation"] not in GATE_EVALUATIONS:
@@ -31,6 +31,14 @@ def check(config: dict[str, Any]) -> None:
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
     checks.check_run(config, splits)
+    checks.check_available(splits, splits_needed(config), "pruning")
+
+
+def splits_needed(config: dict[str, Any]) -> list[str]:
+    """The splits that are read besides that of the records: for scores, and for recovery."""
+    recovers = config["trainer"]["max_steps"] > 0
+    scores = config["budgets"] != AUTO and build.build_criterion(config).needs_batches
+    return [*(["train"] if recovers or scores else []), *(["validation"] if recovers else [])]
 
 
 def run(config: dict[str, Any], directory: Path) -> None:
@@ -45,9 +53,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
             splits=splits,
             budgets=config["budgets"],
             shares=config["shares"],
-            criterion=build.instantiate(config["criterion"]),
-            selection=build.instantiate(config["selection"]),
-            schedule=build.instantiate(config["schedule"]),
+            criterion=build.build_criterion(config),
+            selection=build.build_selection(config),
+            schedule=build.build_schedule(config),
             gate_evaluation=config["gate_evaluation"],
             scoring_sentences=config["scoring_sentences"],
             max_tokens=config["training"]["max_tokens"],

@@ -121,9 +121,11 @@ def note_failure(directory: Path, command: str, config: Mapping[str, Any], error
     seed = config.get("seed")
     reason = f"{type(error).__name__}: {one_line(error)}"
     method = str((config.get("gates") or {}).get("name") or command)
-    Record(
+    record = Record(
         method=method, seed=seed if isinstance(seed, int) else 0, status="failed", reason=reason, config=dict(config)
-    ).save(directory)
+    )
+    with suppress(OSError):  # where the failure is that the disk is full
+        record.save(directory)
 
 
 def remove_empty(directories: Sequence[Path]) -> None:

@@ -12,6 +12,7 @@ from prune_lab.decoding.options import DecodingOptions
 Built = TypeVar("Built")
 BATCH = {"max_sentences": 1, "max_source_tokens": 1}
 SPEED = {"num_lines": 1, "warm_up": 0, "repeats": 1, "max_sentences": 1}
+_MOST = 2**63 - 1
 _CONFIG, _WEIGHTS, _EXPORT = "config.json", "model.safetensors", "export"
 
 
@@ -61,10 +62,12 @@ def whole_numbers(values: Any, where: str, smallest: Mapping[str, int]) -> dict[
     return dict(values)
 
 
-def whole_number(value: Any, key: str, at_least: int = 1) -> int:
+def whole_number(value: Any, key: str, at_least: int = 1, at_most: int = _MOST) -> int:
     """The value of a key, which must be a whole number; ValueError if it is not."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least}")
+    if value > at_most:
+        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least} to {at_most}")
     return value
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_numbers
+from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import Splits, load_splits
 
@@ -21,9 +21,11 @@ def check(config: dict[str, Any]) -> None:
     splits = load_splits(config["data"])
     checks.check_available(splits, SPLITS, "a study")
     checks.check_run(config, splits)
+    whole_number(config["trainer"]["max_steps"], "trainer.max_steps")
     if config["study"]["speed"] is not None:
         whole_numbers(config["study"]["speed"], "study.speed", SPEED)
     if config["init_from"] is None:
+        checks.check_tokenizer(config["tokenizer"])
         plan(config)
     else:
         model_source(config["init_from"], "init_from")

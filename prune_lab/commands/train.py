@@ -7,7 +7,7 @@ from typing import Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import decoding_options, model_source
+from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
 
 
@@ -21,7 +21,9 @@ def check(config: dict[str, Any]) -> None:
         model_source(source, "init_from")
     checks.check_gates(config["gates"], config["penalty"], may_have_gates=source is not None)
     checks.check_run(config, splits)
+    whole_number(config["trainer"]["max_steps"], "trainer.max_steps")
     if source is None:
+        checks.check_tokenizer(config["tokenizer"])
         checks.check_model(config)
 
 
@@ -29,6 +31,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Train, export, and measure the export on the split that the record is about."""
     from prune_lab.data.batching import EncodedCorpus
     from prune_lab.evaluation.evaluate import record_export
+    from prune_lab.study.facts import training_facts
     from prune_lab.training.fit import TrainingData, fit
 
     splits = build.read_splits(config, ("train", "validation", config["report_split"]))
@@ -58,10 +61,10 @@ def run(config: dict[str, Any], directory: Path) -> None:
             "updates": before.updates + result.num_updates,
             "init_from": before.source,
             "penalty_weight": config["penalty"]["weight"],
-            "frozen": config["training"]["freeze"] or None,
-        }
             "point": None if penalty is None else f"weight {penalty.weight:g}",
             "gates": result.model.config.gates,
+            "frozen": config["training"]["freeze"] or None,
+        }
         record = record_export(
             export,
             directory,
@@ -72,7 +75,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
             seed=config["seed"],
             settings={key: value for key, value in settings.items() if value is not None},
             seeds=config["seeds"],
-            validation_bleu=result.validation_bleu,
+            seconds={"training": result.seconds},
+            **training_facts(result),
             base_hash=before.base_hash,
             config=config,
         )

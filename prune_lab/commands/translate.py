@@ -11,14 +11,15 @@ from typing import Any, BinaryIO
 
 from prune_lab.commands.entry import command
 from prune_lab.commands.settings import BATCH, decoding_options, model_source, whole_number, whole_numbers
+from prune_lab.commands.streams import named
 from prune_lab.data.lines import stream_lines
-
-_SIGPIPE_STATUS = 141
 
 
 def check(config: dict[str, Any]) -> None:
     """Files and settings, before torch is imported."""
-    for key in ("input", "output"):
+    for key, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if config[key] is None and stream is None:
+            raise ValueError(f"{key}: null, but standard {key} is closed; allowed is a path")
         if config[key] is not None and not isinstance(config[key], str):
             raise ValueError(f"{key}: {config[key]!r}; allowed is a path")
     if config["input"] is not None:
@@ -68,19 +69,15 @@ def _read(path: str | None) -> Iterator[Iterator[str]]:
 def _write(path: str | None) -> Iterator[BinaryIO]:
     """A file that is there once it is whole; standard output when None."""
     if path is None:
-        try:
+        with named("standard output"):
             yield sys.stdout.buffer
-        except BrokenPipeError:
-            # Whoever read has had enough. Python would try to flush once more at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(_SIGPIPE_STATUS)
     elif Path(path).exists() and not Path(path).is_file():
-        with open(path, "wb") as file:
+        with named(path), open(path, "wb") as file:
             yield file
     else:
         temporary = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.tmp")
         try:
-            with open(temporary, "wb") as file:
+            with named(path), open(temporary, "wb") as file:
                 yield file
             os.replace(temporary, path)
         finally:

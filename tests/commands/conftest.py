@@ -17,11 +17,16 @@ from prune_lab.model.transformer import Transformer
 
 @dataclass
 class Outcome:
-    """How a command ended: exit status, standard output and standard error."""
+    """How a command ended: exit status, standard output and standard error.
+
+    Attributes:
+        started: the first line of standard error, where it says that the work begins; `err` is what comes after it.
+    """
 
     status: int
     out: str
     err: str
+    started: str = ""
 
     def refused(self) -> str:
         """The one line of an error of the user."""
@@ -56,6 +61,9 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         except SystemExit as ended:
             status = ended.code if isinstance(ended.code, int) else 1
         said = capsys.readouterr()
+        first, newline, rest = said.err.partition("\n")
+        if first.startswith(f"prune-lab-{name}: starting"):
+            return Outcome(status, said.out, rest, started=first)
         return Outcome(status, said.out, said.err)
 
     return run

@@ -157,14 +157,14 @@ def test_every_optimizer_is_built_with_a_learning_rate_of_the_group(option: str)
 
 @pytest.mark.parametrize("option", options_of("scheduler"))
 def test_every_schedule_ends_with_the_run(option: str) -> None:
-    schedule = build.instantiate(compose("train", f"scheduler={option}")["scheduler"])
+    schedule = build.build_rates(compose("train", f"scheduler={option}"))
     assert schedule.total_updates == 10000 and 0 < schedule(500) <= 1
     assert type(schedule).__module__ == schedules.__name__
 
 
 @pytest.mark.parametrize("option", options_of("criterion"))
 def test_every_criterion_has_its_option_with_its_defaults(option: str) -> None:
-    criterion = build.instantiate(compose("prune", f"criterion={option}")["criterion"])
+    criterion = build.build_criterion(compose("prune", f"criterion={option}"))
     assert isinstance(criterion, Criterion) and criterion.name == option
     assert set(criteria()) == set(options_of("criterion"))
     for name, parameter in inspect.signature(criteria()[option]).parameters.items():
@@ -173,18 +173,18 @@ def test_every_criterion_has_its_option_with_its_defaults(option: str) -> None:
 
 
 def test_random_scores_take_the_seed_of_the_run() -> None:
-    assert build.instantiate(compose("prune", "criterion=random", "seed=7")["criterion"]).seed == 7
+    assert build.build_criterion(compose("prune", "criterion=random", "seed=7")).seed == 7
 
 
 @pytest.mark.parametrize("option", options_of("schedule"))
 def test_every_schedule_of_budgets(option: str) -> None:
-    schedule = build.instantiate(compose("prune", f"schedule={option}")["schedule"])
+    schedule = build.build_schedule(compose("prune", f"schedule={option}"))
     assert isinstance(schedule, Schedule) and schedule.name == option
     assert schedule.settings() == type(schedule)().settings()
 
 
 def test_selection_has_the_defaults_of_the_library() -> None:
-    assert build.instantiate(compose("prune")["selection"]) == Selection()
+    assert build.build_selection(compose("prune")) == Selection()
     assert Selection(**compose("study")["study"]["selection"]) == Selection()
 
 

@@ -1,0 +1,52 @@
+"""From a `_target_` in the configuration to what it names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+
+def instantiate(node: Any, key: str, **more: Any) -> Any:
+    """Build what a `_target_` names, with plain lists and dicts as arguments.
+
+    Args:
+        node: what the configuration says.
+        key: where it says so.
+        more: further arguments, or Hydra's own.
+
+    Raises:
+        ValueError: no `_target_`, or a key that the target does not take.
+    """
+    import hydra
+
+    if not isinstance(node, Mapping) or not isinstance(node.get("_target_"), str):
+        raise ValueError(f"{key}: {node!r}; allowed is a mapping whose _target_ is the import path of what to build")
+    target, taken = _parameters(node["_target_"])
+    for name in node:
+        if taken is not None and not str(name).startswith("_") and name not in taken:
+            raise ValueError(
+                f"{key}.{name}: {target} does not take it; allowed are {', '.join(taken) or 'no keys'}; "
+                f"~{key}.{name} leaves it out"
+            )
+    return hydra.utils.instantiate(node, **more, _convert_="all")
+
+
+def _parameters(path: str) -> tuple[str, list[str] | None]:
+    """The name of what an import path leads to, and its parameters; None when it takes any, or none can be told."""
+    import hydra
+
+    name = path.rpartition(".")[2]
+    try:
+        parameters = inspect.signature(hydra.utils.get_object(path)).parameters.values()
+    except Exception:  # whatever an import can raise: `instantiate` says it better
+        return name, None
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return name, None if takes_any else [parameter.name for parameter in parameters]
+
+
+def of_kind(built: Any, kind: type, key: str) -> Any:
+    """What was built; ValueError unless it is of this kind."""
+    if not isinstance(built, kind):
+        raise ValueError(f"{key}: a {type(built).__name__}; allowed is a {kind.__name__} ({kind.__module__})")
+    return built
