@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,24 @@ def test_d5_three_runs_three_ids(task, train, tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_training_that_goes_on_keeps_its_run(task, train, tmp_path, capfd):
+    for max_steps in (2, 4):
+        time.sleep(1)  # The directory that wandb makes has the second in its name.
+        train(task.model(), tmp_path, max_steps=max_steps, loggers=job(tmp_path, 1))
+    first, second = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    assert first.parent != second.parent and first.name == second.name
+    assert (tmp_path / "wandb" / "id.txt").read_text() == f"{first.stem.removeprefix('run-')}\n"
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("content", ["", "no id: \x00", "a/b"])
+def test_an_id_that_cannot_be_is_replaced(task, train, tmp_path, content):
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "id.txt").write_text(content)
+    train(task.model(), tmp_path, max_steps=1, loggers=job(tmp_path, 1))
+    assert (tmp_path / "wandb" / "id.txt").read_text().strip() == offline_run(tmp_path)["id"]
+
+
 class Crash(pl.Callback):
     def on_train_batch_end(self, *_: Any) -> None:
         raise RuntimeError("crash")
@@ -103,7 +122,7 @@ def test_a_users_disabled_stays(monkeypatch, key, offline):
 def test_a_disabled_run_leaves_nothing(task, train, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     train(task.model(), tmp_path, max_steps=1, loggers=job(tmp_path, 1))
-    assert not list(tmp_path.glob("wandb/*run-*"))
+    assert not list(tmp_path.glob("wandb/*run-*")) and not (tmp_path / "wandb" / "id.txt").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import netrc
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+from prune_lab.results.files import write_atomically
 
 _HOST = "api.wandb.ai"
 _OTHER_NAMES = {"dryrun": "offline", "run": "online"}
@@ -26,12 +29,27 @@ def has_key() -> bool:
 
 
 class WandbRun(WandbLogger):
-    """A logger whose run ends with the training that it belongs to, so that the next job of a sweep has its own."""
+    """A logger whose run ends with the training that it belongs to, so that the next job of a sweep has its own.
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    Args:
+        id_file: where the id of the run is kept: training that goes on in its directory goes on with the same run.
+        settings: of the logger.
+    """
+
+    def __init__(self, *, id_file: Path, **settings: Any) -> None:
+        super().__init__(id=_kept_id(id_file), **settings)
+        self._id_file = id_file
         # Lightning passes it on, and wandb then warns that it has no effect.
         self._wandb_init.pop("anonymous", None)
+
+    @property
+    def experiment(self) -> Any:
+        """The run of wandb, started when it is first asked for."""
+        is_new = self._experiment is None
+        run = super().experiment
+        if is_new and self._experiment is not None and self._wandb_init["mode"] != "disabled":
+            write_atomically(self._id_file, f"{run.id}\n")
+        return run
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
@@ -76,6 +94,7 @@ def wandb_run(
     directory = Path(directory)
     # What a user has set stands; arguments leave the environment to the next job as it was.
     return WandbRun(
+        id_file=directory / "wandb" / "id.txt",
         project=project,
         save_dir=str(directory),
         config=config,
@@ -86,6 +105,15 @@ def wandb_run(
         mode=mode,
         settings={} if "WANDB_SILENT" in os.environ else {"silent": True},
     )
+
+
+def _kept_id(path: Path) -> str | None:
+    """The id that an earlier run left in the directory."""
+    try:
+        found = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found if re.fullmatch(r"[A-Za-z0-9_-]+", found) else None
 
 
 def _mode(offline: bool | None) -> str:
