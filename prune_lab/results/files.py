@@ -28,8 +28,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Not `tempfile`: its files are readable by the owner alone, and results are shared.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
+    temporary = temporary_beside(path)
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
         with open(temporary, "xb") as file:
@@ -41,6 +40,12 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> Path
         temporary.unlink(missing_ok=True)
         raise
     return path
+
+
+def temporary_beside(path: Path) -> Path:
+    """A new name in the same directory, hidden, to move to `path` once it is written."""
+    # Not `tempfile`: its files are readable by the owner alone, and results are shared.
+    return path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
 
 
 def json_text(content: Any) -> str:

@@ -8,17 +8,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file so that it is the old one or the new one, whatever happens in between."""
-    temporary = _beside(path)
-    temporary.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(temporary, path)
+from prune_lab.results.files import temporary_beside, write_atomically
 
 
 def replace_copy(source: Path, path: Path) -> None:
-    """Copy a file onto another in the same way."""
-    temporary = _beside(path)
+    """Copy a file onto another, which is the old one or the new one, whatever happens in between."""
+    temporary = temporary_beside(path)
     shutil.copyfile(source, temporary)
     os.replace(temporary, path)
 
@@ -41,8 +36,4 @@ def drop_lines_after(path: Path, update: int) -> None:
             continue
         if number <= update:
             kept.append(f"{line}\n")
-    replace_text(path, "".join(kept))
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.part{os.getpid()}")
+    write_atomically(path, "".join(kept))

@@ -22,9 +22,8 @@ from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
-from prune_lab.training.callbacks.validation import Validation
+from prune_lab.training.callbacks.validation import Validation, finish_best
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
-from prune_lab.training.files import replace_copy
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
 from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
@@ -187,7 +186,7 @@ def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
     check_resumable(content, model, path)
     if _validation_state(content)["best_update"] == content["global_step"]:
         # The run may have been stopped after it wrote the one file and before it wrote the other.
-        replace_copy(path, directory / BEST)
+        finish_best(directory, content["global_step"])
     return content
 
 

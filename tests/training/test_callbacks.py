@@ -9,7 +9,6 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from prune_lab.data.batching import EncodedCorpus
-from prune_lab.training import files
 from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.fit import Seeds, TrainingData, fit
@@ -84,19 +83,6 @@ def test_a_run_that_crashes_at_once_has_a_metrics_file(task, train, tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
         train(task.model(), tmp_path, callbacks=[Crash()], log_every=50)
     assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "update,name,value\n"
-
-
-def test_files_are_replaced_whole(tmp_path, monkeypatch):
-    path = tmp_path / "file.txt"
-    files.replace_text(path, "old\n")
-
-    def fail(*_) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr(files.os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        files.replace_text(path, "new\n")
-    assert path.read_text(encoding="utf-8") == "old\n"
 
 
 def test_keeping_memory_is_harmless_twice():

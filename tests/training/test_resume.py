@@ -8,7 +8,6 @@ import torch
 from test_fit import metrics, notes
 
 from prune_lab.gates.penalty import L0Penalty
-from prune_lab.training.callbacks import validation
 from prune_lab.training.callbacks.validation import Validation
 from prune_lab.training.checkpoint import load_checkpoint
 from prune_lab.training.schedules import Cosine, InverseSquareRoot
@@ -111,20 +110,30 @@ def test_a_run_may_be_stopped_many_times(task, train, tmp_path, straight):
     assert_same_end(tmp_path, train(model_of(task), tmp_path, **RUN), straight)
 
 
+@pytest.mark.parametrize("name", ["best.ckpt", "validation_hypotheses.txt"])
 @pytest.mark.parametrize("update", [30, 40])
-def test_stopped_between_the_checkpoints_of_one_validation(task, train, tmp_path, straight, monkeypatch, update):
-    real = validation.replace_copy
+def test_stopped_between_the_files_of_one_validation(task, train, tmp_path, straight, monkeypatch, update, name):
+    real = os.replace
 
     def stop(source, path) -> None:
-        if load_checkpoint(source)["global_step"] == update:
+        if path == tmp_path / name and load_checkpoint(tmp_path / "last.ckpt")["global_step"] == update:
             raise StoppedError
         real(source, path)
 
-    monkeypatch.setattr(validation, "replace_copy", stop)
+    monkeypatch.setattr(os, "replace", stop)
     with pytest.raises(StoppedError):
         train(model_of(task), tmp_path, **RUN)
     monkeypatch.undo()
     assert_same_best(train(model_of(task), tmp_path, **RUN), straight)
+    paths = [directory / "validation_hypotheses.txt" for directory in (tmp_path, straight[1])]
+    assert paths[0].read_text("utf-8") == paths[1].read_text("utf-8")
+    assert not list(tmp_path.glob(".validation_hypotheses*"))
+
+
+def test_hypotheses_of_a_checkpoint_that_never_came_are_dropped(task, train, tmp_path):
+    tmp_path.joinpath(".validation_hypotheses.txt.30").write_text("other\n", encoding="utf-8")
+    train(task.model(), tmp_path, max_steps=10)
+    assert not list(tmp_path.glob(".validation_hypotheses*"))
 
 
 def assert_same_best(result, straight) -> None:

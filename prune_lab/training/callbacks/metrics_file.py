@@ -11,7 +11,7 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
-from prune_lab.training.files import replace_text
+from prune_lab.results.files import write_atomically
 
 _HEADER = ["update", "name", "value"]
 
@@ -48,7 +48,7 @@ class MetricsFile(Logger):
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([_HEADER, *rows])
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        replace_text(self.path, text.getvalue())
+        write_atomically(self.path, text.getvalue())
         self._started = True
 
     def _stays(self, row: list[str]) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
+from prune_lab.results.files import write_atomically
 from prune_lab.training.checkpoint import BEST, LAST, save_last
-from prune_lab.training.files import append_line, drop_lines_after, replace_copy, replace_text
+from prune_lab.training.files import append_line, drop_lines_after, replace_copy
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.stopping import Interrupted, StopSignals
 
@@ -31,6 +34,18 @@ class ScoreSettings:
     tokenize: str = "13a"
     lowercase: bool = False
     target_language: str | None = None
+
+
+def waiting_hypotheses(directory: Path, update: int) -> Path:
+    """Where the best hypotheses are until the checkpoint of their update is written."""
+    return directory / f".{HYPOTHESES}.{update}"
+
+
+def finish_best(directory: Path, update: int) -> None:
+    """Make `last.ckpt`, which is of this update, the best one, with its hypotheses where they are still waiting."""
+    replace_copy(directory / LAST, directory / BEST)
+    with suppress(FileNotFoundError):
+        os.replace(waiting_hypotheses(directory, update), directory / HYPOTHESES)
 
 
 class Validation(pl.Callback):
@@ -95,6 +110,8 @@ class Validation(pl.Callback):
         """Forget notes of validations that a resumed run does again, and do one that a signal cut short."""
         if trainer.is_global_zero:
             drop_lines_after(self._directory / NOTES, trainer.global_step)
+            for path in self._directory.glob(f".{HYPOTHESES}.*"):
+                path.unlink()
         if trainer.global_step and trainer.global_step % self._every == 0:
             self._validate(trainer, pl_module)
 
@@ -142,12 +159,18 @@ class Validation(pl.Callback):
         return better
 
     def _save(self, trainer: pl.Trainer, best_hypotheses: list[str] | None) -> None:
-        """Write `last.ckpt`, and `best.ckpt` where there are hypotheses of it; files move to their places whole."""
+        """Write `last.ckpt`, and what belongs to `best.ckpt` where there are hypotheses of it.
+
+        The hypotheses are on the disk before `last.ckpt` says that they are the best, so that `finish_best` can put
+        both files in their places whenever the process ends.
+        """
+        waiting = waiting_hypotheses(self._directory, trainer.global_step)
+        if trainer.is_global_zero and best_hypotheses is not None:
+            write_atomically(waiting, "".join(f"{line}\n" for line in best_hypotheses))
         # All processes take part in saving, whatever they hold of the state.
         save_last(trainer, self._directory)
         if trainer.is_global_zero and best_hypotheses is not None:
-            replace_copy(self._directory / LAST, self._directory / BEST)
-            replace_text(self._directory / HYPOTHESES, "".join(f"{line}\n" for line in best_hypotheses))
+            finish_best(self._directory, trainer.global_step)
         trainer.strategy.barrier()
 
     def _out_of_patience(self) -> bool:
