@@ -62,6 +62,9 @@ COLUMNS = (
     "tokens_per_second",
     "target_length",
     "weights_hash",
+    "validation_decoding",
+    "products",
+    "parts",
 )
 
 
@@ -136,6 +139,8 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
         "device_name": speed.get("device_name"),
         "tokens_per_second": speed.get("tokens_per_second"),
         "target_length": speed.get("target_length"),
+        "products": record.training.get("products"),
+        "parts": record.training.get("parts"),
         "export": _path_from(record, record.export, start),
         "hypotheses": _path_from(record, record.hypotheses, start),
         "record": _path_from(record, FILE_NAME, start),

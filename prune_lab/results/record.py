@@ -47,12 +47,15 @@ class Record:
             stop_rule, batch_size, ...
         decoding_kind: `greedy` or `beam`.
         validation_bleu: BLEU on the validation text, which choices are made on.
+        validation_decoding: The search that it is of, `greedy` or `beam 5`: not always that of the test BLEU.
         parameters: Number of parameters of the exported model.
         file_bytes: Size of its weights file.
         speed: None, or `sentences_per_second` (median), `spread` ([low, high]), repeats, warm_up, device, dtype,
             threads, batch_size, ...
         settings: criterion, scope, floor, penalty_weight, updates, recovery_updates, ...; the records of several
             seeds that share `settings["point"]` are one point of a curve.
+        training: How training computed, as far as its results depend on it: products (type of the matrix products),
+            parts (threads that shared a batch); empty where nothing was trained.
         base_hash: Hash of the weights of the base model.
         weights_hash: Hash of the model's own weights.
         export: Directory of the exported model, relative to the directory of the record.
@@ -89,10 +92,12 @@ class Record:
     decoding: dict[str, Any] = field(default_factory=dict)
     decoding_kind: str | None = None
     validation_bleu: float | None = None
+    validation_decoding: str | None = None
     parameters: int | None = None
     file_bytes: int | None = None
     speed: dict[str, Any] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
     base_hash: str | None = None
     weights_hash: str | None = None
     export: str | None = None

@@ -55,7 +55,9 @@ def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
                 rows.append(_mean_row(panel, point))
             rows += [_quality_row(panel, record, directory, len(point.records) > 1) for record in point.records]
         groups.append(rows)
-    return table(_QUALITY_HEADINGS, groups)
+    searches = _validation_searches(panel)
+    heading = f"validation BLEU ({searches[0]})" if len(searches) == 1 else "validation BLEU"
+    return table([heading if each == "validation BLEU" else each for each in _QUALITY_HEADINGS], groups)
 
 
 def size_table(panel: Panel) -> str | None:
@@ -101,7 +103,7 @@ def _quality_row(
         interval_text([record]),
         _p_value([record]),
         "" if record.chrf is None else f"{record.chrf:.2f}",
-        "" if record.validation_bleu is None else f"{record.validation_bleu:.2f}",
+        _validation(panel, record),
         _duration(record),
         "" if export is None else f'<a href="{escape(quote(export))}" title="{escape(export)}">open</a>',
     )
@@ -163,6 +165,19 @@ def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Re
         escape(saving(answer.point.records[0], reference)) if answer.reached else "",
     )
     return ("", cells)
+
+
+def _validation(panel: Panel, record: Record) -> str:
+    """BLEU on the validation text, with its search where that of others is another."""
+    if record.validation_bleu is None:
+        return ""
+    search = f" ({record.validation_decoding or 'search not recorded'})" if len(_validation_searches(panel)) > 1 else ""
+    return escape(f"{record.validation_bleu:.2f}{search}")
+
+
+def _validation_searches(panel: Panel) -> list[str | None]:
+    found = dict.fromkeys(record.validation_decoding for record in panel.records if record.validation_bleu is not None)
+    return [] if list(found) == [None] else list(found)
 
 
 def _p_value(records: Sequence[Record]) -> str:

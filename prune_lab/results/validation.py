@@ -36,12 +36,24 @@ _TEXTS = (
     "reason",
     "bleu_signature",
     "chrf_signature",
+    "validation_decoding",
     "base_hash",
     "weights_hash",
     "export",
     "hypotheses",
 )
-_MAPPINGS = ("heads", "original_heads", "test_set", "decoding", "settings", "seeds", "versions", "seconds", "config")
+_MAPPINGS = (
+    "heads",
+    "original_heads",
+    "test_set",
+    "decoding",
+    "settings",
+    "training",
+    "seeds",
+    "versions",
+    "seconds",
+    "config",
+)
 _OPTIONAL_MAPPINGS = ("speed", "significance")
 _CHOICES = {
     "status": STATUSES,

@@ -24,6 +24,7 @@ from prune_lab.pruning.surgery import fold_fractions, prune_heads
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.files import write_atomically
 from prune_lab.results.record import FILE_NAME, Record
+from prune_lab.study.facts import training_facts
 from prune_lab.study.setup import scoring_batches
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
@@ -133,7 +134,7 @@ class _Cutter:
         self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
         self._name = "gates" if by_keep_rule else settings.criterion.name
         self._encoded: EncodedCorpus | None = None
-        self._recovered = 0
+        self._recovered, self._seconds = 0, 0.0
         self._result: FitResult | None = None
 
     def score(self, model: Transformer) -> HeadScores:
@@ -165,8 +166,8 @@ class _Cutter:
             loggers=settings.loggers(place),
             label=place.name,
         )
-        before = self._recovered if settings.schedule.rescores else 0
-        self._recovered = before + self._result.num_updates
+        before = (self._recovered, self._seconds) if settings.schedule.rescores else (0, 0.0)
+        self._recovered, self._seconds = before[0] + self._result.num_updates, before[1] + self._result.seconds
         return self._result.model
 
     def export(self, point: PrunedPoint) -> None:
@@ -188,7 +189,8 @@ class _Cutter:
                 label=f"{self._name}, {point.budget} heads",
                 settings={**point.settings, **recovered, "budget": point.budget},
                 seeds=asdict(settings.seeds),
-                validation_bleu=self._result.validation_bleu if self._result else None,
+                seconds={"training": self._seconds} if self._result else {},
+                **training_facts(self._result),
                 gate_evaluation=self._evaluation,
                 baseline=self.input_hypotheses(),
             )

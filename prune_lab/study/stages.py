@@ -23,6 +23,7 @@ from prune_lab.pruning.surgery import fold_fractions
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.study.cutting import Cutting
+from prune_lab.study.facts import training_facts
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import Made, StudySetup
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
@@ -194,7 +195,7 @@ class Stages:
             settings=made.settings,
             seeds=asdict(seeds),
             seconds={"training": time.monotonic() - start},
-            validation_bleu=None if made.result is None else made.result.validation_bleu,
+            **training_facts(made.result),
             base_hash=self.base_hash,
             speed=setup.plan.speed,
             config=setup.config,

@@ -102,12 +102,13 @@ def test_what_chose_the_heads_is_known_from_the_run_that_made_the_export(
     assert record.base_hash is None and record.remaining_heads == 23
 
     values = {**record.to_dict(), "method": "gradient", "base_hash": "ab", "export": "export", "seed": 5}
-    made = Record.from_dict({**values, "settings": {"point": 23, "scope": "global"}, "validation_bleu": 12.5})
+    validated = {"validation_bleu": 12.5, "validation_decoding": "greedy"}
+    made = Record.from_dict({**values, **validated, "settings": {"point": 23, "scope": "global"}})
     made.save("point")
     run("evaluate", "export=point", *TEXT, "output=once")
     record = Record.load("once")
     assert (record.method, record.seed, record.base_hash, record.validation_bleu) == ("gradient", 5, "ab", 12.5)
-    assert record.settings == {"point": 23, "scope": "global"}
+    assert record.settings == {"point": 23, "scope": "global"} and record.validation_decoding == "greedy"
     assert record.export == "../point/export"
 
 

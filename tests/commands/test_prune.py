@@ -121,6 +121,7 @@ def test_steps_score_anew_and_recovery_trains_after_each(prune: Run, base: Path,
     for site, kept in three.heads.items():
         assert set(kept) <= set(four.heads[site])
     assert "4-heads: update 2/2  " in found.out
+    assert (four.validation_decoding, four.training["parts"]) == ("greedy", 2) and four.seconds["training"] > 0
     assert four.validation_bleu is not None and (places[4] / "metrics.csv").is_file()
 
 

@@ -58,7 +58,8 @@ def test_a_run_leaves_an_export_checkpoints_metrics_and_a_record(run: Run, folde
     record = Record.load(directory)
     assert (record.method, record.state, record.seed, record.remaining_heads) == ("unpruned", "unpruned", 1, 6)
     assert record.test_set["name"] == "synthetic validation" and record.decoding_kind == "beam"
-    assert record.settings == {"updates": 2}
+    assert record.settings == {"updates": 2} and record.seconds["training"] > 0
+    assert (record.validation_decoding, record.training["parts"]) == ("greedy", 2)
     assert record.base_hash == weights_hash(load_export(directory / "export"))
     lines = found.out.splitlines()
     assert re.match(r"train: update 1/2 .*BLEU", lines[0]) and re.match(r"train: update 2/2 .*BLEU", lines[1])

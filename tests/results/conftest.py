@@ -71,6 +71,8 @@ def make_record(
         "decoding": dict(BEAM),
         "decoding_kind": "beam",
         "validation_bleu": bleu + 0.7,
+        "validation_decoding": "greedy",
+        "training": {"products": "float32", "parts": 2},
         "parameters": 2_911_232 - (total - num_heads) * 16_480,
         "file_bytes": 11_660_000 - (total - num_heads) * 65_920,
         "speed": {

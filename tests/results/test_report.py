@@ -143,3 +143,13 @@ def test_only_failed_runs_make_a_report_too(tmp_path):
 def test_no_records_are_an_error(tmp_path):
     with pytest.raises(ValueError, match="0 records"):
         write_report([], tmp_path)
+
+
+def test_c2_the_validation_bleu_says_which_search_it_is_of(tmp_path, record):
+    unpruned = record("unpruned", 12, layers=1)
+    pages = [
+        Page(write_report([unpruned, record("gradient", 6, layers=1, **changes)], tmp_path).read_text()).text
+        for changes in ({}, {"validation_bleu": 30.25, "validation_decoding": "beam 5"}, {"validation_bleu": None})
+    ]
+    assert ["validation BLEU (greedy)" in page for page in pages] == [True, False, True]
+    assert "30.25 (beam 5)" in pages[1] and f"{unpruned.validation_bleu:.2f} (greedy)" in pages[1]
