@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 
 from prune_lab.commands.earlier_run import refuse_another
 from prune_lab.commands.errors import is_user_error, one_line
+from prune_lab.commands.leftovers import remove_leftovers
 from prune_lab.commands.lock import LOCK, locked
 from prune_lab.commands.logs import log, log_file
 from prune_lab.commands.naming import key_of, slug
@@ -82,6 +83,7 @@ def opened(directory: Path, command: str, config: Mapping[str, Any]) -> Iterator
     try:
         with ExitStack() as stack:
             stack.enter_context(locked(directory))
+            remove_leftovers(directory)
             refuse_another(directory, command, config)
             files = [directory / f"{command}.yaml", directory / f"{command}.log", directory / FILE_NAME]
             before = {path: path.read_bytes() if path.exists() else None for path in files}

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.card import model_card
 from prune_lab.model.config import ModelConfig
+from prune_lab.model.fitting import check_tokenizer, check_weights
 from prune_lab.model.transformer import Transformer
 
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
@@ -62,15 +63,17 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     values = read_config(directory)
     tokenizer_hash = values.pop("tokenizer_hash", None)
     try:
-        model = Transformer(ModelConfig.from_dict(values))
+        config = ModelConfig.from_dict(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / CONFIG}: {error}") from error
-    # The tokenizer is checked before the weights are read: it is the cheaper of the two.
-    tokenizer = (
-        Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash) if tokenizer_hash is not None else None
-    )
+    # The tokenizer is checked before the weights are read, and these before a model is built: the cheapest come first.
+    tokenizer = None
+    if tokenizer_hash is not None:
+        tokenizer = Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash)
+        check_tokenizer(config, tokenizer, str(directory / TOKENIZER))
     weights = _read_weights(directory / WEIGHTS)
-    _check_weights(model, weights, directory / WEIGHTS)
+    check_weights(config, weights, str(directory / WEIGHTS), asked_by=CONFIG)
+    model = Transformer(config)
     # Tables that are not stored take the type of the embeddings; gates may have another one than the weights.
     model.to(weights["source_table.weight"].dtype)
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -90,7 +93,7 @@ def read_config(directory: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{directory}: not an export, it has no {CONFIG}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(values, dict) or values.pop("model_type", None) != "prune_lab":
         raise ValueError(f"{path}: not an export of prune_lab (model_type must be 'prune_lab')")
@@ -125,20 +128,6 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
         ) from error
 
 
-def _check_weights(model: Transformer, weights: dict[str, torch.Tensor], path: Path) -> None:
-    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    for name, shape in wanted.items():
-        if name not in weights:
-            raise ValueError(f"{path}: tensor {name!r} of shape {list(shape)} is missing")
-        if tuple(weights[name].shape) != shape:
-            raise ValueError(
-                f"{path}: tensor {name!r} has shape {list(weights[name].shape)}; {CONFIG} asks for {list(shape)}"
-            )
-    unknown = sorted(set(weights) - set(wanted))
-    if unknown:
-        raise ValueError(f"{path}: tensor {unknown[0]!r} is not part of the model that {CONFIG} describes")
-
-
 def _download(source: str, hub: dict[str, Any]) -> Path:
     if source.count("/") != 1 or source.startswith((".", "/", "~")):
         raise FileNotFoundError(f"{source}: no such directory; an export is a directory with {CONFIG} and {WEIGHTS}")
@@ -155,7 +144,7 @@ def _download(source: str, hub: dict[str, Any]) -> Path:
 
 def _replace_all(directory: Path, contents: dict[str, bytes]) -> None:
     """Put the files of an export in their places, the last one of `contents` last."""
-    temporaries = {name: directory / f".{name}.{os.getpid()}" for name in contents}
+    temporaries = {name: directory / f".{name}.{os.getpid()}.tmp" for name in contents}
     try:
         for name, content in contents.items():
             _write_through(temporaries[name], content)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
-import os
 from pathlib import Path
 
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.results.collect import collect
+from prune_lab.results.files import write_atomically
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
 from prune_lab.results.table import text_table
@@ -73,9 +74,7 @@ def _keep_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
         ValueError: the study has another one.
     """
     if not path.exists():
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        tokenizer.save(temporary)
-        os.replace(temporary, path)
+        write_atomically(path, json.dumps(tokenizer.content, ensure_ascii=False) + "\n")
     elif Tokenizer.load(path).hash != tokenizer.hash:
         raise ValueError(f"{path}: the study has this tokenizer, not one with the hash {tokenizer.hash}")
 
