@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any, Protocol, SupportsIndex
+from typing import Any, Protocol
 
 KINDS = ("encoder.self", "decoder.self", "decoder.cross")
 
@@ -41,7 +41,7 @@ class HeadSite:
     attention: str
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.layer < 0:
+        if self.kind not in KINDS or not isinstance(self.layer, int) or self.layer < 0:
             raise ValueError(
                 f"site {self}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0"
             )
@@ -49,7 +49,7 @@ class HeadSite:
     @classmethod
     def parse(cls, text: str) -> HeadSite:
         """Read ``encoder.0.self`` and the like; ValueError for anything else."""
-        parts = text.split(".")
+        parts = text.split(".") if isinstance(text, str) else []
         if len(parts) != 3 or not (parts[1].isascii() and parts[1].isdigit()):
             raise ValueError(
                 f"site {text!r}: allowed are encoder.N.self, decoder.N.self and decoder.N.cross with N from 0"
@@ -75,7 +75,7 @@ class HeadId:
     @classmethod
     def parse(cls, text: str) -> HeadId:
         """Read ``decoder.2.cross.5``; ValueError for anything else."""
-        site, _, head = text.rpartition(".")
+        site, _, head = text.rpartition(".") if isinstance(text, str) else ("", "", "")
         if not (head.isascii() and head.isdigit()):
             raise ValueError(f"head {text!r}: a head is written SITE.NUMBER, for instance decoder.2.cross.5")
         return cls(HeadSite.parse(site), int(head))
@@ -91,6 +91,10 @@ def kind_of_site(site: str) -> str:
 
 def checked_heads(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[str, list[int]]:
     """The choice as sorted lists of head numbers; ValueError names an unknown site or a number out of range."""
+    if not all(callable(getattr(model, name, None)) for name in ("heads", "original_heads")):
+        raise ValueError(f"model: a {type(model).__name__}; allowed is a model, or a record of its heads")
+    if not isinstance(heads, Mapping):
+        raise ValueError(f"heads: {heads!r}; allowed is a mapping such as {{'encoder.0.self': [0, 2]}}")
     original = model.original_heads()
     checked: dict[str, list[int]] = {}
     for site, numbers in heads.items():
@@ -104,21 +108,47 @@ def checked_heads(heads: Mapping[str, Iterable[int]], model: HasHeads) -> dict[s
     return checked
 
 
-def _number(number: Any, site: str, num_original: int) -> int:
+def _number(number: Any, site: str, num_original: int | None = None) -> int:
     """A head number as a plain int; whole numbers of other kinds (NumPy's) are welcome."""
-    if not isinstance(number, bool) and isinstance(number, SupportsIndex) and 0 <= index(number) < num_original:
-        return index(number)
-    raise ValueError(f"head {number!r} of {site}: allowed are whole numbers from 0 to {num_original - 1}")
+    try:
+        plain = -1 if isinstance(number, bool) else index(number)
+    except TypeError:
+        plain = -1
+    if plain < 0 or (num_original is not None and plain >= num_original):
+        most = "" if num_original is None else f" to {num_original - 1}"
+        raise ValueError(f"head {number!r} of {site}: allowed are whole numbers from 0{most}")
+    return plain
 
 
 @dataclass(frozen=True)
 class HeadMask:
     """Which heads of a model stay, for every site, by original number.
 
-    Build one with `removing` or `keeping`; both refer to original numbers, whatever was removed before.
+    Build one with `removing` or `keeping`; both refer to original numbers, whatever was removed before. Masks that keep
+    the same heads are equal, and one can be the key of a dict: do not change what is in `kept`.
+
+    Attributes:
+        kept: site -> original numbers of the heads that stay.
+
+    Raises:
+        ValueError: no mapping from sites to head numbers.
     """
 
     kept: Mapping[str, tuple[int, ...]]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kept, Mapping):
+            raise ValueError(f"kept: {self.kept!r}; allowed is a mapping such as {{'encoder.0.self': [0, 2]}}")
+        kept = {}
+        for site, numbers in self.kept.items():
+            HeadSite.parse(site)
+            if isinstance(numbers, str) or not isinstance(numbers, Iterable):
+                raise ValueError(f"kept heads of {site}: {numbers!r}; allowed is a list of numbers from 0")
+            kept[site] = tuple(sorted({_number(number, site) for number in numbers}))
+        object.__setattr__(self, "kept", kept)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.kept.items()))
 
     @classmethod
     def removing(cls, heads: Mapping[str, Iterable[int]], model: HasHeads) -> HeadMask:
@@ -129,8 +159,8 @@ class HeadMask:
         Raises:
             ValueError: an unknown site, or a number outside the range that the unpruned model had.
         """
-        live = model.heads()
         removed = checked_heads(heads, model)
+        live = model.heads()
         for site, numbers in removed.items():
             gone = [number for number in numbers if number not in live[site]]
             if gone:
@@ -148,8 +178,8 @@ class HeadMask:
         Raises:
             ValueError: an unknown site, a number out of range, or a head that is gone already.
         """
-        live = model.heads()
         kept = checked_heads(heads, model)
+        live = model.heads()
         for site, numbers in kept.items():
             gone = [number for number in numbers if number not in live[site]]
             if gone:

@@ -56,13 +56,17 @@ def test_sites_and_heads_are_read_as_they_are_written(text: str):
         "middle.0.self",
         "decoder.0.cross.1",
         "",
+        3,
+        None,
     ],
 )
 def test_other_sites_are_refused_with_what_is_allowed(text: str):
     with pytest.raises(ValueError, match="allowed are encoder.N.self, decoder.N.self and decoder.N.cross"):
         HeadSite.parse(text)
     with pytest.raises(ValueError, match="allowed are encoder.N.self"):
-        HeadSite(text.split(".")[0], -1, "self")
+        HeadSite("encoder", -1, "self")
+    with pytest.raises(ValueError, match="allowed are encoder.N.self"):
+        HeadSite("encoder", "0", "self")
 
 
 @pytest.mark.parametrize("text", ["encoder.0.self", "encoder.0.self.x", "encoder.0.self.-1", "encoder.0.self."])
@@ -126,6 +130,42 @@ def test_heads_that_are_no_list_and_unknown_sites_are_refused(build):
         ValueError, match=r"site 'encoder.9.self' is not in this model; it has encoder.0.self, decoder.0.self"
     ):
         build({"encoder.9.self": [0]}, WHOLE)
+
+
+@pytest.mark.parametrize("build", [HeadMask.removing, HeadMask.keeping])
+def test_what_is_no_mapping_or_no_model_is_named(build):
+    for heads in (3, None, "encoder.0.self", ["encoder.0.self"], WHOLE):
+        with pytest.raises(ValueError, match=r"^heads: .*; allowed is a mapping such as \{'encoder.0.self': \["):
+            build(heads, WHOLE)
+    for model in (None, {}, "model"):
+        told = f"^model: a {type(model).__name__}; allowed is a model, or a record of its heads$"
+        with pytest.raises(ValueError, match=told):
+            build({"encoder.0.self": [1]}, model)
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (3, "^kept: 3; allowed is a mapping such as"),
+        (["encoder.0.self"], r"^kept: \['encoder.0.self'\]; allowed is a mapping such as"),
+        ({"encoder.0.cross": [1]}, "^site encoder.0.cross: allowed are encoder.N.self"),
+        ({0: [1]}, "^site 0: allowed are encoder.N.self"),
+        ({"encoder.0.self": 3}, "^kept heads of encoder.0.self: 3; allowed is a list of numbers from 0$"),
+        ({"encoder.0.self": "12"}, "^kept heads of encoder.0.self: '12'; allowed is a list of numbers from 0$"),
+        ({"encoder.0.self": [-1]}, "^head -1 of encoder.0.self: allowed are whole numbers from 0$"),
+    ],
+)
+def test_a_mask_made_by_hand_is_checked(kept, message):
+    with pytest.raises(ValueError, match=message):
+        HeadMask(kept)
+
+
+def test_masks_that_keep_the_same_heads_are_equal_and_have_the_same_hash():
+    first = HeadMask({"encoder.0.self": [3, 1], "decoder.0.cross": ()})
+    second = HeadMask({"decoder.0.cross": numpy.array([], dtype=int), "encoder.0.self": numpy.array([1, 3, 3])})
+    assert first == second and hash(first) == hash(second)
+    assert {first: "score"}[second] == "score"
+    assert first != HeadMask({"encoder.0.self": [1], "decoder.0.cross": ()})
 
 
 def test_numbers_of_numpy_become_plain_ones():

@@ -107,14 +107,11 @@ def build_model(config: Mapping[str, Any], splits: Splits) -> Transformer:
 
 def check_memory(config: ModelConfig) -> None:
     """ValueError when the weights of a model are larger than the memory of this machine."""
-    import torch
-
-    from prune_lab.model.transformer import Transformer
+    from prune_lab.model.fitting import outline
 
     if not hasattr(os, "sysconf"):
         return
-    with torch.device("meta"):
-        num_bytes = sum(weight.numel() * weight.element_size() for weight in Transformer(config).parameters())
+    num_bytes = sum(tensor.numel() * tensor.element_size() for tensor in outline(config).values())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if num_bytes > memory:
         raise ValueError(

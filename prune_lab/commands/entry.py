@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from prune_lab.commands import streams
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory, keys_of_command, keys_of_groups
-from prune_lab.commands.known_keys import VERSION_BASE, checked_additions, known_keys
+from prune_lab.commands.known_keys import VERSION_BASE, check_choices, checked_additions, known_keys
 from prune_lab.commands.logs import console, log
 from prune_lab.commands.naming import key_of
 from prune_lab.commands.run_directory import (
@@ -88,6 +88,7 @@ class Command:
         main = hydra.main(version_base=VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
         try:
             with console(), ended_by_term():
+                check_choices(sys.argv[1:])
                 main(self.job)()
                 streams.flush()
         except Exception as error:

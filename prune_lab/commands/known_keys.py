@@ -10,6 +10,8 @@ from typing import Any
 import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from prune_lab.commands.help import config_directory
@@ -34,6 +36,36 @@ def known_keys(command: str, arguments: Sequence[str]) -> list[str]:
         except Exception:  # the choices may be what is wrong
             continue
     return []
+
+
+def check_choices(arguments: Sequence[str]) -> None:
+    """An option of a group is a name; what else is given, Hydra answers in terms of its own code.
+
+    Args:
+        arguments: the command line.
+
+    Raises:
+        ValueError: names the group, what was given, and its options.
+    """
+    for argument in arguments:
+        group = key_of(argument).partition("@")[0]
+        is_choice = bool(group) and "=" in argument and not argument.startswith(("-", "~"))
+        if not is_choice or not (config_directory() / group).is_dir():
+            continue
+        try:
+            override = OverridesParser.create().parse_override(argument)
+        except HydraException:  # told when Hydra reads it
+            continue
+        value = None if override.is_sweep_override() else override.value()
+        values = value if isinstance(value, list) else [value]
+        are_names = all(isinstance(name, str) for name in values)
+        if not (are_names or isinstance(value, dict) or override.is_sweep_override()):
+            raise ValueError(f"{argument}: no such option; allowed are {', '.join(options_of(group))}")
+
+
+def options_of(group: str) -> list[str]:
+    """The options of a group."""
+    return sorted(path.stem for path in (config_directory() / group).glob("*.yaml"))
 
 
 @contextmanager

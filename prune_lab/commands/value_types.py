@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from prune_lab.commands.help import config_directory
+from prune_lab.commands.known_keys import options_of
 
 # Groups that are for others to read: `prune_lab.data` and Lightning know their values.
 _OPAQUE = ("data", "trainer")
@@ -84,7 +85,7 @@ def wrong_type(command: str, choices: Mapping[str, Any], composed: DictConfig) -
 def _declared(command: str, choices: Mapping[str, Any]) -> dict[str, Any]:
     """The values that the files of a command and of its chosen options hold, whatever studies make of them."""
     own = _read(command)
-    declared = OmegaConf.create({})
+    declared: Any = OmegaConf.create({})
     for entry in own.pop("defaults", []):
         for name, default in entry.items() if isinstance(entry, Mapping) else ():
             group, key = name.removeprefix("optional ").partition("@")[::2]
@@ -151,8 +152,7 @@ def _kind(key: str, default: Any) -> Kind | None:
 def _allowed(key: str, default: Any) -> str:
     if isinstance(default, Mapping) and default:
         if (config_directory() / key).is_dir():
-            options = ", ".join(sorted(path.stem for path in (config_directory() / key).glob("*.yaml")))
-            return f"the options {options}, and the keys {', '.join(map(str, default))}"
+            return f"the options {', '.join(options_of(key))}, and the keys {', '.join(map(str, default))}"
         return f"the keys {', '.join(map(str, default))}"
     kind = _kind(key, default)
     allowed = kind[1] if kind is not None else "values"

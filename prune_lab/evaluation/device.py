@@ -20,8 +20,11 @@ def choose_device(name: str | torch.device | None) -> torch.device:
     if name == "auto":
         return accelerator or torch.device("cpu")
     allowed = "auto, cpu" if accelerator is None else f"auto, cpu, {accelerator.type}"
+    kinds = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     try:
         device = torch.device(name)
+        if device.type not in kinds:  # `meta` and the like hold no numbers
+            raise TypeError
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError, NotImplementedError):
         raise ValueError(f"device: {str(name)!r}; allowed here are {allowed}") from None

@@ -28,6 +28,18 @@ SIZES = (
     "d_feed_forward",
     "max_positions",
 )
+# Beyond these no machine could hold the model, and making tables of its sites and heads would take for ever.
+_MOST = {
+    "source_vocab_size": 100_000_000,
+    "target_vocab_size": 100_000_000,
+    "d_model": 1_000_000,
+    "encoder_layers": 1000,
+    "decoder_layers": 1000,
+    "encoder_heads": 1000,
+    "decoder_heads": 1000,
+    "d_feed_forward": 10_000_000,
+    "max_positions": 100_000_000,
+}
 RATES = ("dropout", "attention_dropout")
 SWITCHES = ("share_embeddings", "tie_output", "projection_bias", "norm_bias")
 
@@ -102,6 +114,8 @@ class ModelConfig:
         for name in (*VOCABULARIES, *SIZES):
             if not _is_whole(getattr(self, name), at_least=1):
                 raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are whole numbers from 1")
+            if getattr(self, name) > _MOST[name]:
+                raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are numbers up to {_MOST[name]:,}")
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
                 raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are {', '.join(choices)}")
@@ -142,7 +156,7 @@ class ModelConfig:
                     f"choose a multiple, or set model.{name}"
                 )
             setattr(self, name, self.d_model // heads)
-        elif not _is_whole(getattr(self, name), at_least=1):
+        elif not _is_whole(getattr(self, name), at_least=1) or getattr(self, name) > _MOST["d_model"]:
             raise ValueError(f"model.{name}: {getattr(self, name)!r}; allowed are whole numbers from 1")
         if self.positions == "rotary" and getattr(self, name) % 2:
             raise ValueError(f"model.{name}: {getattr(self, name)}; rotary positions need an even head width")
@@ -213,14 +227,16 @@ class ModelConfig:
         """The inverse of `to_dict`.
 
         Raises:
-            ValueError: an unknown or missing key, or a format version from the future.
+            ValueError: no mapping, an unknown or missing key, or a format version from the future.
         """
+        if not isinstance(values, Mapping):
+            raise ValueError(f"model: a {type(values).__name__}; allowed is a mapping, as `to_dict` gives")
         values = dict(values)
         version = values.pop("format_version", FORMAT_VERSION)
         if version != FORMAT_VERSION:
             raise ValueError(f"format_version: {version!r}; this version of prune_lab reads {FORMAT_VERSION}")
         known = [item.name for item in dataclasses.fields(cls)]
-        unknown = sorted(set(values) - set(known))
+        unknown = [name for name in values if name not in known]
         if unknown:
             raise ValueError(f"model: unknown key {unknown[0]!r}; allowed are {', '.join(known)}")
         for name in VOCABULARIES:

@@ -87,6 +87,21 @@ def test_sizes_are_whole_numbers(name, value):
     assert refusal(**{name: value}) == f"model.{name}: {value!r}; allowed are whole numbers from 1"
 
 
+@pytest.mark.parametrize("name", ["target_vocab_size", "d_model", "decoder_layers", "encoder_heads", "max_positions"])
+def test_sizes_that_no_machine_could_hold_are_refused_at_once(name):
+    assert refusal(**{name: 10**11}).startswith(f"model.{name}: 100000000000; allowed are numbers up to 1")
+    assert refusal(encoder_head_dim=10**11) == "model.encoder_head_dim: 100000000000; allowed are whole numbers from 1"
+
+
+@pytest.mark.parametrize("values", [None, 3, "config.json", ["d_model"], [("d_model", 32)]], ids=str)
+def test_a_configuration_is_read_from_a_mapping(values):
+    told = rf"^model: a {type(values).__name__}; allowed is a mapping, as `to_dict` gives$"
+    with pytest.raises(ValueError, match=told):
+        ModelConfig.from_dict(values)
+    with pytest.raises(ValueError, match="^model: unknown key 3; allowed are source_vocab_size"):
+        ModelConfig.from_dict({**SMALL, 3: 4})
+
+
 @pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1, 1.0, "0.1", None, float("nan"), True])
 def test_rates_are_below_1(name, value):
