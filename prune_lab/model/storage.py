@@ -29,9 +29,11 @@ def save_export(model: Transformer, directory: str | Path) -> None:
     """Write a model, with its tokenizer when it has one, to `directory` (made if needed).
 
     Raises:
-        ValueError: `directory` is a file.
+        ValueError: `directory` is a file, or the model's tokenizer has other vocabularies than the model.
     """
     directory = Path(directory)
+    if model.tokenizer is not None:
+        check_tokenizer(model.config, model.tokenizer, "tokenizer")
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory}: is a file; an export is a directory with {CONFIG} and {WEIGHTS}")
     directory.mkdir(parents=True, exist_ok=True)
@@ -57,6 +59,8 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
         FileNotFoundError: no such directory, or one of its files is missing.
         ValueError: a file that cannot be read, or that does not belong to the others.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise ValueError(f"export: a {type(source).__name__}; allowed is a directory, or the id of one on the hub")
     directory = Path(source)
     if not directory.exists():
         directory = _download(str(source), hub)
@@ -73,6 +77,9 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
         check_tokenizer(config, tokenizer, str(directory / TOKENIZER))
     weights = _read_weights(directory / WEIGHTS)
     check_weights(config, weights, str(directory / WEIGHTS), asked_by=CONFIG)
+    for name, tensor in weights.items():
+        if not tensor.isfinite().all():
+            raise ValueError(f"{directory / WEIGHTS}: tensor {name!r} holds NaN or infinity; allowed are numbers")
     model = Transformer(config)
     # Tables that are not stored take the type of the embeddings; gates may have another one than the weights.
     model.to(weights["source_table.weight"].dtype)

@@ -22,7 +22,7 @@ from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
-from prune_lab.training.callbacks.validation import Validation, finish_best
+from prune_lab.training.callbacks.validation import Validation, diverged, finish_best
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
@@ -162,6 +162,10 @@ def _run(
             trainer.fit(module, datamodule=source, ckpt_path=path, weights_only=True if path else None)
     except Interrupted as ended:
         is_saved = bool(ended.args)
+    except RuntimeError as error:
+        if "without overflow" in str(error):  # said by operations with a number that is no float of 32 bits
+            raise diverged(f"{error},", trainer.global_step + 1) from error
+        raise
     if signals.received is None:
         return
     when, where = (f"at update {trainer.global_step}", "there") if is_saved else ("at once", "its last checkpoint")

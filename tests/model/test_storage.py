@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from prune_lab.data.tokenizer import Tokenizer
@@ -478,6 +479,17 @@ def test_weights_of_another_model_are_refused(export, change, message):
     values = json.loads(path.read_text()) | {"heads": None} | change
     path.write_text(json.dumps(values))
     assert refusal(ValueError, export).startswith(f"{export / 'model.safetensors'}: {message}")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_no_numbers_are_refused(export, value):
+    path = export / "model.safetensors"
+    weights = load_file(path)
+    weights["encoder.layers.0.feed_forward.inner.bias"][3] = value
+    save_file(weights, path)
+    message = r"model.safetensors: tensor 'encoder.layers.0.feed_forward.inner.bias' holds NaN or infinity; allowed"
+    with pytest.raises(ValueError, match=message):
+        Transformer.from_pretrained(export)
 
 
 def test_no_export_is_written_over_a_file(small_model, tmp_path):

@@ -288,8 +288,27 @@ def test_frozen_altogether(task, train, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_training_that_diverges_ends_with_a_reason_and_no_result(task, train, tmp_path):
-    reason = "^the validation loss is nan at update 10: training diverged; lower optimizer.lr"
-    with pytest.raises(ValueError, match=reason):
-        train(task.model(), tmp_path, optimizer=partial(torch.optim.Adam, lr=1e30))
+@pytest.mark.parametrize(
+    ("penalty", "change", "reason"),
+    [
+        (
+            0.1,
+            {"optimizer": partial(torch.optim.Adam, lr=1e30)},
+            "holds NaN or infinity at update 2: training diverged",
+        ),
+        (1e300, {}, r"holds NaN or infinity at update 2: training diverged; .* penalty\.weight"),
+        (0.1, {"gate_learning_rate": 1e300}, "without overflow, at update 1: training diverged; lower optimizer.lr"),
+    ],
+)
+def test_training_that_diverges_ends_with_a_reason_and_no_result(task, train, tmp_path, penalty, change, reason):
+    with pytest.raises(ValueError, match=reason) as error:
+        train(task.model(gated=True), tmp_path, validate_every=2, penalty=L0Penalty(weight=penalty), **change)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.glob("*.ckpt"))
+
+
+def test_a_loss_that_is_no_number_ends_training(task, train, tmp_path, monkeypatch):
+    monkeypatch.setattr(validation.Validation, "_nll", lambda *_: float("nan"))
+    with pytest.raises(ValueError, match="^the validation loss is nan at update 10: training diverged; lower"):
+        train(task.model(), tmp_path)
     assert not list(tmp_path.glob("*.ckpt"))

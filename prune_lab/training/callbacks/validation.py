@@ -48,6 +48,14 @@ def finish_best(directory: Path, update: int) -> None:
         os.replace(waiting_hypotheses(directory, update), directory / HYPOTHESES)
 
 
+def diverged(what: str, update: int) -> ValueError:
+    """The error of a run whose numbers are no longer of any use."""
+    return ValueError(
+        f"{what} at update {update}: training diverged; lower optimizer.lr (in a study also "
+        "study.tuning.learning_rate), gates.learning_rate or penalty.weight, or warm up for longer"
+    )
+
+
 class Validation(pl.Callback):
     """Every so many updates and at the end: loss, BLEU by decoding, `last.ckpt`, `best.ckpt`, and the early stop.
 
@@ -129,17 +137,17 @@ class Validation(pl.Callback):
         update = trainer.global_step
         if update == self.last_update:
             return
+        # Nothing after this could be right, and what was saved before it is kept.
+        for name, tensor in pl_module.model.named_parameters():
+            if not tensor.isfinite().all():
+                raise diverged(f"{name} holds NaN or infinity", update)
         # All processes hold the figures, so that all come to the same decisions.
         figures, hypotheses = self._measure(pl_module) if trainer.is_global_zero else ({}, [])
         figures = trainer.strategy.broadcast(figures)
         if not figures:
             return
         if not math.isfinite(figures["nll"]):
-            # Nothing after this could be right, and what was saved before it is kept.
-            raise ValueError(
-                f"the validation loss is {figures['nll']} at update {update}: training diverged; lower optimizer.lr "
-                "(in a study also study.tuning.learning_rate) or gates.learning_rate, or warm up for longer"
-            )
+            raise diverged(f"the validation loss is {figures['nll']}", update)
         better = self._take(update, figures)
         for logger in trainer.loggers:
             logger.log_metrics({f"validation/{name}": value for name, value in figures.items()}, step=update)
