@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prune_lab.results.comparable import Comparable
-from prune_lab.results.families import UNPRUNED_METHODS, compared_with, distinct, families, is_reference
+from prune_lab.results.families import UNPRUNED_METHODS, compared_with, distinct, families, is_reference, unpruned_name
 from prune_lab.results.intervals import interval, p_value
 from prune_lab.results.line_names import line_names
 from prune_lab.results.record import Record
@@ -61,11 +61,18 @@ class Point:
         values = [record.chrf for record in self.records if record.chrf is not None]
         return Statistic.of(values) if values else None
 
+    @property
+    def updates(self) -> list[int]:
+        """Updates that its models were trained for in all, those of the base among them, as far as recorded."""
+        found = {record.settings.get("updates") for record in self.records}
+        return sorted(int(number) for number in found if number is not None)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the records."""
         return {
             "point": self.key,
             "seeds": [record.seed for record in self.records],
+            "updates": self.updates,
             "remaining_heads": self.heads,
             "bleu": self.bleu.to_dict(),
             "chrf": self.chrf.to_dict() if self.chrf else None,
@@ -87,6 +94,11 @@ class Line:
         return sorted({record.seed for point in self.points for record in point.records})
 
     @property
+    def updates(self) -> list[int]:
+        """Updates that its models were trained for in all."""
+        return sorted({number for point in self.points for number in point.updates})
+
+    @property
     def recovers(self) -> bool:
         """Whether heads were chosen by a criterion and the pruned models then trained on; gates always train on."""
         settings = [record.settings for point in self.points for record in point.records]
@@ -101,7 +113,7 @@ class Panel:
         setting: What the scores have in common.
         base_hash: Hash of the base model that all models were made from; None where no record says it.
         unpruned: The unpruned models. The first is what pruned models are measured against: the one that was trained
-            for as long as they were (`unpruned`), or else the base.
+            for as long as they were (`unpruned`), or else the base. Each length of training is a point of its own.
         lines: The curves of the methods.
         base_name: What tells the base from those of other panels; empty where there is one base only.
         num_unknown: How many models do not say their base, and were taken to be of the only one there is.
@@ -143,7 +155,9 @@ class Panel:
             "decoding": json.loads(self.setting.decoding),
             "total_heads": self.setting.total_heads,
             "base_hash": self.base_hash,
-            "unpruned": [{"method": point.line, **point.to_dict()} for point in self.unpruned],
+            "unpruned": [
+                {"method": point.records[0].method, "name": point.line, **point.to_dict()} for point in self.unpruned
+            ],
             "methods": [
                 {"method": line.name, "points": [point.to_dict() for point in line.points]} for line in self.lines
             ],
@@ -181,11 +195,8 @@ def is_baseline(name: str) -> bool:
 
 def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]) -> Panel:
     records = distinct(records)
-    unpruned: dict[str, list[Record]] = {}
-    for record in filter(is_reference, records):
-        unpruned.setdefault(record.method, []).append(record)
-    references = [_point(name, name, unpruned[name]) for name in UNPRUNED_METHODS if name in unpruned]
     others = [record for record in records if not is_reference(record)]
+    references = _references([record for record in records if is_reference(record)], others)
     points: dict[tuple[str, str], list[Record]] = {}
     others = compared_with(others, references[0].records if references else ())
     for name, record in zip(line_names(others), others, strict=True):
@@ -203,6 +214,25 @@ def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]
         ),
         num_unknown=sum(record.base_hash is None for record in records) if base_hash is not None else 0,
     )
+
+
+def _references(unpruned: Sequence[Record], others: Sequence[Record]) -> list[Point]:
+    """The unpruned models, that which was trained for as long as the others first."""
+    longest = max((record.settings.get("updates") or 0 for record in others), default=0)
+    groups: dict[tuple[str, int | None], list[Record]] = {}
+    for record in unpruned:
+        groups.setdefault((unpruned_name(record), record.settings.get("updates")), []).append(record)
+
+    def rank(item: tuple[tuple[str, int | None], list[Record]]) -> tuple[int, int, int]:
+        (_, updates), members = item
+        return (UNPRUNED_METHODS.index(members[0].method), abs((updates or 0) - longest), -(updates or 0))
+
+    names = [name for name, _ in groups]
+    points = []
+    for (name, updates), members in sorted(groups.items(), key=rank):
+        told = f"{name}, {updates or 'unknown'} updates" if names.count(name) > 1 else name
+        points.append(_point(told, members[0].method, members))
+    return points
 
 
 def _point(line: str, key: str, records: Iterable[Record]) -> Point:

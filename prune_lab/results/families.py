@@ -24,6 +24,14 @@ def is_reference(record: Record) -> bool:
     return record.state == UNPRUNED and record.method in UNPRUNED_METHODS
 
 
+def unpruned_name(record: Record) -> str:
+    """What tables call an unpruned model: `base`, `unpruned`, or `unpruned, trained on` if it went on from a base."""
+    if record.method != UNPRUNED:
+        return record.method
+    went_on = record.settings.get("recovery_updates") or record.settings.get("init_from")
+    return f"{UNPRUNED}, trained on" if went_on else UNPRUNED
+
+
 def families(records: Sequence[Record]) -> list[tuple[str | None, list[Record]]]:
     """Splits records by the hash of their base model.
 

@@ -21,7 +21,7 @@ from prune_lab.results.page import definitions, details, escape, page, picture, 
 from prune_lab.results.record import Record
 from prune_lab.results.rows import answers_table, link, quality_table, size_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
-from prune_lab.results.summary import TOLERANCE, best_answer, sentences
+from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences
 
 # An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
 _MAX_SVG_BYTES = 200_000
@@ -101,7 +101,8 @@ def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, n
 
 _CURVE = (
     "BLEU against remaining heads",
-    "The star and the horizontal line are the unpruned model. Thin lines are single seeds, strong ones their mean.",
+    "The filled star and the horizontal line are the unpruned model that points are compared with. "
+    "Thin lines are single seeds, strong ones their mean.",
 )
 _KINDS = (
     "Heads by kind of site",
@@ -140,7 +141,7 @@ def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     total, best = panel.setting.total_heads, best_answer(panel)
     figures = []
     if panel.reference is not None:
-        figures.append((f"{panel.reference.bleu.mean:.2f}", f"BLEU of the unpruned model, {total} heads"))
+        figures.append((f"{panel.reference.bleu.mean:.2f}", f"BLEU with {total} heads: {effort(panel.reference)}"))
     if best is not None:
         name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"
         figures.append((f"{best.point.heads:.3g} of {total}", name))

@@ -14,13 +14,14 @@ from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_change, speed_obstacle, speed_of
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
-from prune_lab.results.summary import Answer, answers, heads_range, saving
+from prune_lab.results.summary import Answer, answers, ends, heads_range, saving
 
 _QUALITY_HEADINGS = (
     "point",
     "seed",
     "state",
     "heads",
+    "updates",
     "BLEU",
     "difference",
     "95 % interval",
@@ -47,13 +48,13 @@ _ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interv
 
 def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
     """Scores of all records of a panel, with the mean where a point has several; links are relative to `directory`."""
-    groups = [[_quality_row(panel, record, directory) for record in point.records] for point in panel.unpruned]
+    groups = [[_quality_row(panel, point, record, directory) for record in point.records] for point in panel.unpruned]
     for line in panel.lines:
         rows = []
         for point in reversed(line.points):
             if len(point.records) > 1:
                 rows.append(_mean_row(panel, point))
-            rows += [_quality_row(panel, record, directory, len(point.records) > 1) for record in point.records]
+            rows += [_quality_row(panel, point, record, directory, len(point.records) > 1) for record in point.records]
         groups.append(rows)
     searches = _validation_searches(panel)
     heading = f"validation BLEU ({searches[0]})" if len(searches) == 1 else "validation BLEU"
@@ -64,7 +65,12 @@ def size_table(panel: Panel) -> str | None:
     """Size and speed of all records that have either; None where no pruned one has, as with masked models only."""
     points = [[point] for point in panel.unpruned] + [list(reversed(line.points)) for line in panel.lines]
     groups = [
-        [_size_row(panel, record) for point in group for record in point.records if record.parameters or record.speed]
+        [
+            _size_row(panel, point, record)
+            for point in group
+            for record in point.records
+            if record.parameters or record.speed
+        ]
         for group in points
     ]
     return table(_SIZE_HEADINGS, [group for group in groups if group]) if any(groups[len(panel.unpruned) :]) else None
@@ -88,18 +94,18 @@ def link(record: Record, name: str, directory: str | os.PathLike[str]) -> str | 
 
 
 def _quality_row(
-    panel: Panel, record: Record, directory: str | os.PathLike[str], one_of_several: bool = False
+    panel: Panel, point: Point, record: Record, directory: str | os.PathLike[str], one_of_several: bool = False
 ) -> tuple[str, Sequence[str]]:
     base = panel.reference.bleu.mean if panel.reference is not None else None
-    is_reference = panel.reference is not None and record in panel.reference.records
     export = link(record, "export", directory)
     cells = (
-        escape(record.name),
+        escape(_name(point, record)),
         str(record.seed),
         escape(record.state),
         f"{record.remaining_heads}",
+        str(record.settings.get("updates") or ""),
         f"{record.bleu:.2f}",
-        "" if base is None or is_reference else f"{(record.bleu or 0.0) - base:+.2f}",
+        "" if base is None or point is panel.reference else f"{(record.bleu or 0.0) - base:+.2f}",
         interval_text([record]),
         _p_value([record]),
         "" if record.chrf is None else f"{record.chrf:.2f}",
@@ -110,14 +116,14 @@ def _quality_row(
     return ("seed" if one_of_several else "", cells)
 
 
-def _size_row(panel: Panel, record: Record) -> tuple[str, Sequence[str]]:
+def _size_row(panel: Panel, point: Point, record: Record) -> tuple[str, Sequence[str]]:
     reference = panel.reference.records[0] if panel.reference is not None else None
     change = None
     if reference is not None and record is not reference:
         obstacle = speed_obstacle(record, reference)
         change = f"not compared: {obstacle}" if obstacle else speed_change(record, reference)
     cells = (
-        escape(record.name),
+        escape(_name(point, record)),
         str(record.seed),
         escape(record.state),
         f"{record.remaining_heads}",
@@ -135,17 +141,19 @@ def _mean_row(panel: Panel, point: Point) -> tuple[str, Sequence[str]]:
     difference, chrf = panel.difference(point), point.chrf
     spread = "" if point.bleu.std is None else f" ± {point.bleu.std:.2f}"
     cells = [""] * len(_QUALITY_HEADINGS)
-    cells[:5] = [
+    shown = (
         escape(f"{point.line}, mean"),
         f"{len(point.records)} runs",
         escape(point.records[0].state),
         f"{point.heads:.4g}",
+        " to ".join(map(str, ends(point.updates))),
         f"{point.bleu.mean:.2f}{spread}",
-    ]
-    cells[5] = "" if difference is None else f"{difference:+.2f}"
-    cells[6] = interval_text(point.records) if interval(point.records) else ""
-    cells[7] = _p_value(point.records)
-    cells[8] = "" if chrf is None else f"{chrf.mean:.2f}"
+        "" if difference is None else f"{difference:+.2f}",
+        interval_text(point.records) if interval(point.records) else "",
+        _p_value(point.records),
+        "" if chrf is None else f"{chrf.mean:.2f}",
+    )
+    cells[: len(shown)] = shown
     return ("mean", cells)
 
 
@@ -165,6 +173,11 @@ def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Re
         escape(saving(answer.point.records[0], reference)) if answer.reached else "",
     )
     return ("", cells)
+
+
+def _name(point: Point, record: Record) -> str:
+    """What a row is called; unpruned models, which have no label, as what they are."""
+    return record.label or (point.line if record.state == "unpruned" else record.method)
 
 
 def _validation(panel: Panel, record: Record) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prune_lab.results.curves import Line, Panel, Point
@@ -49,10 +50,13 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     total = panel.setting.total_heads
     record = reference.records[0]
     over = f" (mean of {len(reference.records)} runs)" if len(reference.records) > 1 else ""
+    went_on = ", trained on without pruning," if "trained on" in reference.line else ""
     text = [
-        f"The unpruned model with its {total} heads scores {reference.bleu.mean:.2f} BLEU{over} on "
+        f"The unpruned model{went_on} with its {total} heads scores {reference.bleu.mean:.2f} BLEU{over} on "
         f"{panel.setting.test_set} ({record.num_sentences} sentences, {panel.setting.decoding_label})."
     ]
+    if panel.lines:
+        text += [sentence for sentence in (updates_sentence(panel), seeds_sentence(panel)) if sentence]
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
     if reached:
         parts = [
@@ -74,6 +78,45 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     if best is not None and gain:
         text.append(f"That model of {best.line} has {gain}.")
     return text
+
+
+def effort(point: Point) -> str:
+    """An unpruned model with the length of its training and its runs: `unpruned, trained on; 1600 updates, 1 run`."""
+    parts = [" to ".join(map(str, ends(point.updates))) + " updates"] if point.updates else []
+    parts.append(f"{len(point.records)} run{'' if len(point.records) == 1 else 's'}")
+    return f"{point.line}; {', '.join(parts)}"
+
+
+def updates_sentence(panel: Panel) -> str:
+    """Whether the methods were trained for as many updates as what they are compared with; empty where not recorded."""
+    if panel.reference is None or len(panel.reference.updates) != 1:
+        return ""
+    (wanted,) = panel.reference.updates
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for line in panel.lines:
+        if line.updates:
+            groups.setdefault(tuple(ends(line.updates)), []).append(line.name)
+    alike = groups.pop((wanted,), [])
+    text = f"It was trained for {wanted} updates in all"
+    text += f", as many as {_listed(alike)}" if alike else ""
+    others = [f"{_listed(names)} for {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
+    return f"{text}; {', '.join(others)}." if others else f"{text}."
+
+
+def seeds_sentence(panel: Panel) -> str:
+    """How many runs the unpruned model is, against those of the methods."""
+    assert panel.reference is not None
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for line in panel.lines:
+        groups.setdefault(tuple(ends(sorted({len(point.records) for point in line.points}))), []).append(line.name)
+    parts = [f"{_listed(names)} {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
+    num = len(panel.reference.records)
+    return f"It is {'one run' if num == 1 else f'{num} runs'}; runs of each point: {', '.join(parts)}."
+
+
+def ends(values: Sequence[int]) -> list[int]:
+    """The first and the last of ordered values, one value where they are the same."""
+    return list(dict.fromkeys((values[0], values[-1]))) if values else []
 
 
 def saving(record: Record, reference: Record) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prune_lab.results.curves import Panel, Point, panels
-from prune_lab.results.families import UNPRUNED_METHODS
+from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 from prune_lab.results.speed import speed_of
+from prune_lab.results.summary import effort, ends
 
 _MAX_NAME, _MIN_NAME = 24, 8
 _LEFT = ("method", "point")
@@ -29,11 +30,12 @@ _COLUMNS = (
     _Column("point", lambda panel, point: _key(point), 0),
     _Column("heads", lambda panel, point: f"{point.heads:.4g}", 0),
     _Column("state", lambda panel, point: point.records[0].state or "", 0),
+    _Column("updates", lambda panel, point: " to ".join(map(str, ends(point.updates))), 6),
     _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 5),
     _Column("BLEU", lambda panel, point: f"{point.bleu.mean:.2f}", 0),
     _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 2),
     _Column("diff", lambda panel, point: _difference(panel, point), 0),
-    _Column("95 % interval", lambda panel, point: _interval(point), 6),
+    _Column("95 % interval", lambda panel, point: _interval(point), 7),
     _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 1),
     _Column("params", lambda panel, point: _parameters(point), 3),
     _Column("sent/s", lambda panel, point: _speed(point), 4),
@@ -76,13 +78,16 @@ def _key(point: Point) -> str:
     weight = point.records[0].settings.get("penalty_weight")
     if weight is not None:
         return f"w {weight:g}"
-    return "" if point.line in UNPRUNED_METHODS or point.key == f"{point.heads:.4g}" else point.key
+    return "" if is_reference(point.records[0]) or point.key == f"{point.heads:.4g}" else point.key
 
 
-def _setting(panel: Panel) -> tuple[str, str]:
+def _setting(panel: Panel) -> Iterator[str]:
     setting = panel.setting
     of_what = f"{setting.total_heads} heads" + (f", {panel.base_name}" if panel.base_name else "")
-    return (f"{setting.test_set}, {setting.decoding_label}", f"{setting.short_signature}, {of_what}")
+    yield f"{setting.test_set}, {setting.decoding_label}"
+    yield f"{setting.short_signature}, {of_what}"
+    if panel.reference is not None and panel.lines:
+        yield f"diff: against {effort(panel.reference)}"
 
 
 def _total_width(cells: dict[_Column, list[str]]) -> int:

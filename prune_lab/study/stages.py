@@ -96,7 +96,7 @@ class Stages:
             settings = {"updates": self.base_updates + total, "recovery_updates": total}
             return Made(model=model, result=result, settings=settings)
 
-        return self._stage(place, seeds, make, method=UNPRUNED)
+        return self._stage(place, seeds, make, method=UNPRUNED, label=f"{UNPRUNED}, trained on")
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""

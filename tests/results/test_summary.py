@@ -185,3 +185,19 @@ def test_a8_no_speed_is_claimed_for_models_without_a_measurement(record):
     masked = record(num_heads=2, bleu=38.0, state="masked", parameters=None, file_bytes=None, speed=None)
     text = " ".join(sentences(panel_of(base, masked)))
     assert "speed" not in text and "parameters" not in text
+
+
+def test_how_long_and_how_often_the_unpruned_model_was_trained_is_told_beside_the_methods(record):
+    unpruned = record("unpruned", 48, label="", settings={"updates": 1600, "recovery_updates": 400})
+    gates = [record("hard_concrete", 24, seed, settings={"updates": 1600, "point": 24}) for seed in (1, 2)]
+    cut = [record("gradient", 24, settings={"updates": 1200}), record("random", 24, settings={"updates": 1200})]
+    text = " ".join(sentences(panel_of(unpruned, *gates, *cut)))
+    assert text.startswith("The unpruned model, trained on without pruning, with its 48 heads scores 38.62 BLEU on ")
+    assert "It was trained for 1600 updates in all, as many as hard_concrete; gradient and random for 1200." in text
+    assert "It is one run; runs of each point: gradient and random 1, hard_concrete 2." in text
+    again = record("unpruned", 48, 2, settings={"updates": 1600, "recovery_updates": 400})
+    assert "It is 2 runs; runs of each point: hard_concrete 2." in " ".join(
+        sentences(panel_of(unpruned, again, *gates))
+    )
+    unsaid = panel_of(record("unpruned", 48, settings={}), record(settings={}))
+    assert "updates" not in " ".join(sentences(unsaid))
