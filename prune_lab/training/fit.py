@@ -24,6 +24,7 @@ from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
 from prune_lab.training.callbacks.validation import Validation, diverged, finish_best
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
+from prune_lab.training.lengths import check_lengths
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
 from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
@@ -98,6 +99,9 @@ def fit(
         raise ValueError("the model has no tokenizer; training validates on text and needs one")
     if penalty is not None and not model.gates():
         raise ValueError("penalty: the model has no gates; add gates=hard_concrete, or leave the penalty out")
+    validation = EncodedCorpus.encode(model.tokenizer, data.validation.pairs)
+    check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
+    check_lengths(model.config, validation, "the validation text")
     directory = Path(directory)
     last = _resumed(directory, model)
     resume_update = last["global_step"] if last else 0
@@ -107,7 +111,7 @@ def fit(
     products = products_here(settings.products)
     torch.manual_seed(seeds.dropout)
     signals = StopSignals()
-    stages = _stages(model, data, settings, directory, penalty, label, signals)
+    stages = _stages(model, data, validation, settings, directory, penalty, label, signals)
     trainer = build_trainer(
         settings.trainer,
         callbacks=[*stages, *callbacks, StopOnSignal(signals, directory)],
@@ -197,6 +201,7 @@ def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
 def _stages(
     model: Transformer,
     data: TrainingData,
+    encoded: EncodedCorpus,
     settings: FitSettings,
     directory: Path,
     penalty: L0Penalty | None,
@@ -217,7 +222,7 @@ def _stages(
         )
     validation = Validation(
         corpus=data.validation,
-        encoded=EncodedCorpus.encode(model.tokenizer, data.validation.pairs),  # type: ignore[arg-type]
+        encoded=encoded,
         directory=directory,
         every=settings.validate_every,
         options=settings.validation_decoding,

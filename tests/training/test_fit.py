@@ -8,10 +8,12 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
 
+from prune_lab.data.batching import EncodedCorpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
@@ -312,3 +314,30 @@ def test_a_loss_that_is_no_number_ends_training(task, train, tmp_path, monkeypat
     with pytest.raises(ValueError, match="^the validation loss is nan at update 10: training diverged; lower"):
         train(task.model(), tmp_path)
     assert not list(tmp_path.glob("*.ckpt"))
+
+
+def too_long(task, train, directory, **sizes) -> str:
+    settings = {name: sizes.pop(name) for name in ("max_tokens",) if name in sizes}
+    with pytest.raises(ValueError, match="^model.max_positions: ") as error:
+        train(task.model(positions="learned", **sizes), directory / "run", max_steps=2, **settings)
+    assert "\n" not in str(error.value) and not (directory / "run").exists()
+    return str(error.value)
+
+
+def test_sentences_longer_than_learned_positions_are_told_at_the_start(task, train, tmp_path):
+    corpus = task.data.train
+    lengths = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    first = int(np.flatnonzero(lengths == lengths.max())[0])
+    side, length = ("source" if corpus.source_lengths[first] == lengths.max() else "target"), lengths.max()
+    count = int((lengths == length).sum())
+    assert too_long(task, train, tmp_path, max_positions=int(length) - 1) == (
+        f"model.max_positions: {length - 1}, but line {first + 1} of the training text has {length} {side} tokens with "
+        f"its end mark ({count} lines are too long); allowed are shorter lines, or model.max_positions from {length}, "
+        f"or training.max_tokens up to {length - 1}, which leaves longer ones out"
+    )
+    pairs = task.data.validation.pairs
+    encoded = EncodedCorpus.encode(task.tokenizer, pairs)
+    longest = int(np.maximum(encoded.source_lengths, encoded.target_lengths).max())
+    said = too_long(task, train, tmp_path, max_positions=longest - 1, max_tokens=longest - 1)
+    assert "of the validation text has" in said and "max_tokens" not in said
+    train(task.model(positions="learned", max_positions=longest), tmp_path, max_steps=2, max_tokens=longest)
