@@ -59,7 +59,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         run_study(setup, directory)
     except StudyIncompleteError as error:
         print(f"prune-lab-study: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(error.exit_status)
 
 
 def from_nothing(config: dict[str, Any], splits: Splits, directory: Path) -> dict[str, Any]:

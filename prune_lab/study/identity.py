@@ -8,9 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.files import write_atomically
+from prune_lab.data.kinds import SPLITS
+from prune_lab.data.splits import Splits
+from prune_lab.model.storage import weights_hash
+from prune_lab.model.transformer import Transformer
+from prune_lab.results.files import hash_lines, write_atomically
 from prune_lab.results.flat import flat_settings
 from prune_lab.study.plan import Plan
+from prune_lab.training.files import DamagedFileError
 
 IDENTITY = "study.json"
 # Keys that only add or leave out points, or say nothing of the models.
@@ -28,14 +33,22 @@ _FREE = (
 _FREE_OF_METHOD = ("name", "weights", "budgets", "seeds")
 
 
-def check_identity(config: Mapping[str, Any], plan: Plan, directory: Path) -> bool:
+def contents_of(splits: Splits, trained_base: Transformer | None) -> dict[str, str]:
+    """Hashes of what the configuration only names: the text of each split as it was read, and the weights of a base."""
+    texts = {f"data.{name}": getattr(splits, name) for name in SPLITS}
+    contents = {key: hash_lines(line for pair in corpus.pairs for line in pair) for key, corpus in texts.items()}
+    return contents if trained_base is None else {**contents, "init_from": weights_hash(trained_base)}
+
+
+def check_identity(config: Mapping[str, Any], plan: Plan, contents: Mapping[str, str], directory: Path) -> bool:
     """Note what a study is about, or compare with what its directory says.
 
-    Methods that the directory does not know yet are added.
+    What the directory does not know yet is added: methods, and contents that an earlier release did not note.
 
     Args:
         config: the full configuration.
         plan: made from it.
+        contents: see `contents_of`.
         directory: of the study; made if needed.
 
     Returns:
@@ -43,18 +56,38 @@ def check_identity(config: Mapping[str, Any], plan: Plan, directory: Path) -> bo
 
     Raises:
         ValueError: names the first key that differs.
+        DamagedFileError: what the directory says cannot be read.
     """
     path = directory / IDENTITY
-    wanted = json.loads(json.dumps(_identity(config, plan), default=str))
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    wanted = json.loads(json.dumps({**_identity(config, plan), "contents": contents}, default=str))
+    found = _read(path) if path.exists() else None
     if found is not None:
         _compare("", found["settings"], wanted["settings"], directory)
         for name in found["methods"].keys() & wanted["methods"].keys():
             _compare(f"study.methods.{name}.", found["methods"][name], wanted["methods"][name], directory)
+        for key, value in found.get("contents", {}).items():
+            if wanted["contents"].get(key, value) != value:
+                what = "weights are" if key == "init_from" else "text is"
+                raise ValueError(
+                    f"{key}: its {what} not what {directory} was begun with; bring that back, or choose another output="
+                )
         wanted["methods"] = {**found["methods"], **wanted["methods"]}
     if wanted != found:
         write_atomically(path, json.dumps(wanted, indent=1))
     return found is None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(found[key], dict) for key in ("settings", "methods")):
+            raise TypeError
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(
+            f"{path}: not readable as the settings of a study, perhaps cut short; remove it, and the same command goes "
+            "on with the settings that it has now"
+        ) from error
+    return found
 
 
 def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from prune_lab.data.tokenizer import Tokenizer
@@ -12,10 +13,11 @@ from prune_lab.results.files import write_atomically
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
 from prune_lab.results.table import text_table
-from prune_lab.study.identity import IDENTITY, check_identity
+from prune_lab.study.identity import IDENTITY, check_identity, contents_of
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
+from prune_lab.training.files import DamagedFileError
 
 TOKENIZER = "tokenizer.json"
 
@@ -23,7 +25,16 @@ log = logging.getLogger(__name__)
 
 
 class StudyIncompleteError(RuntimeError):
-    """Some points failed; the message names them."""
+    """Some points failed; the message names them.
+
+    Attributes:
+        exit_status: of the command: 2 when all that is in the way are damaged files, which the user can remove, else 1.
+    """
+
+    def __init__(self, failures: Mapping[str, Exception]) -> None:
+        names = ", ".join(failures)
+        super().__init__(f"{len(failures)} of the study's points failed: {names}; the same command tries again")
+        self.exit_status = 2 if all(isinstance(error, DamagedFileError) for error in failures.values()) else 1
 
 
 def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
@@ -40,10 +51,11 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
 
     Raises:
         ValueError: the directory holds a study with other models or data.
+        DamagedFileError: a file that the study left cannot be read, and it is not of a point.
         StudyIncompleteError: after the report, when points failed.
     """
     directory = Path(directory)
-    is_new = check_identity(setup.config, setup.plan, directory)
+    is_new = check_identity(setup.config, setup.plan, contents_of(setup.splits, setup.trained_base), directory)
     stages = Stages(setup, directory)
     try:
         _keep_tokenizer(setup.tokenizer, directory / TOKENIZER)
@@ -55,15 +67,15 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
                 (directory / name).unlink(missing_ok=True)
         raise
     stages.continued()
-    failed = [point.name for point in setup.plan.points() if not _succeeds(stages, point)]
+    errors = {point.name: _failure(stages, point) for point in setup.plan.points()}
+    failures = {name: error for name, error in errors.items() if error is not None}
     records = collect([directory])
     report = write_report(records, directory, title=f"Study {setup.plan.name}", configuration=setup.config)
     print()
     print(text_table(records))
     print(f"report: {report}")
-    if failed:
-        names = ", ".join(failed)
-        raise StudyIncompleteError(f"{len(failed)} of the study's points failed: {names}; the same command tries again")
+    if failures:
+        raise StudyIncompleteError(failures)
     return records
 
 
@@ -79,13 +91,14 @@ def _keep_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
         raise ValueError(f"{path}: the study has this tokenizer, not one with the hash {tokenizer.hash}")
 
 
-def _succeeds(stages: Stages, point: Point) -> bool:
-    """Make a point, or leave a record of why it could not be made."""
+def _failure(stages: Stages, point: Point) -> Exception | None:
+    """Make a point; if that cannot be, leave a record of why, and return it."""
     try:
         stages.point(point)
     except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        log.exception(f"{point.name}: failed ({reason}); going on")
+        is_mendable = isinstance(error, DamagedFileError)
+        reason = str(error) if is_mendable else " ".join(f"{type(error).__name__}: {error}".split())
+        log.error(f"{point.name}: failed ({reason}); going on", exc_info=None if is_mendable else error)
         settings = {"point": point.key, "penalty_weight": point.weight, "budget": point.budget}
         record = Record(
             method=point.method.name,
@@ -96,5 +109,5 @@ def _succeeds(stages: Stages, point: Point) -> bool:
             settings={key: value for key, value in settings.items() if value is not None},
         )
         record.save(stages.place_of(point))
-        return False
-    return True
+        return error
+    return None

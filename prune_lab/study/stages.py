@@ -26,6 +26,7 @@ from prune_lab.study.cutting import Cutting
 from prune_lab.study.facts import training_facts
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import Made, StudySetup
+from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
 
@@ -59,17 +60,27 @@ class Stages:
 
     def base_model(self) -> Transformer:
         """The base model, loaded from its export."""
-        return load_export(self.directory / "base" / "export")
+        try:
+            return load_export(self.directory / "base" / "export")
+        except (FileNotFoundError, ValueError) as error:
+            raise DamagedFileError(f"{error}; bring it back, or choose another output=") from error
 
     def place_of(self, point: Point) -> Path:
         """The directory of a point."""
         return self.directory / "points" / point.name
 
     def done(self, place: Path) -> Record | None:
-        """The complete record of a stage, or None when it is still to do."""
+        """The complete record of a stage, or None when it is still to do.
+
+        Raises:
+            DamagedFileError: it cannot be read.
+        """
         if not (place / FILE_NAME).exists():
             return None
-        record = Record.load(place)
+        try:
+            record = Record.load(place)
+        except ValueError as error:
+            raise DamagedFileError(f"{error}; remove {place} to make it again") from error
         needed = [place / HYPOTHESES, place / "export" / CONFIG]
         return record if record.complete and all(path.exists() for path in needed) else None
 
@@ -100,7 +111,7 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
-        finished = self.done(self.place_of(point))
+        finished = self._finished(self.place_of(point))
         if finished is not None:
             return finished
         seeds = Seeds.all(point.seed)
@@ -128,18 +139,8 @@ class Stages:
     def _gated(self, point: Point) -> Made:
         """Train gates at one penalty weight, prune by the keep rule, and let the pruned model recover."""
         place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
-        assert method.gates is not None and point.weight is not None
-        seeds, gates, trained = Seeds.all(point.seed), method.gates, place / "gated"
-        if not (trained / CONFIG).exists():
-            model = self.base_model()
-            options = {key: gates[key] for key in ("kinds", "options") if gates.get(key) is not None}
-            model.add_gates(gates.get("name", "hard_concrete"), **options)
-            penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
-            settings = self.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
-            result = self._fit(model, settings, place / "training", seeds, point.name, penalty)
-            result.model.save_pretrained(trained)
-        as_fractions = method.gate_evaluation == "fraction"
-        (pruned,) = prune_to(load_export(trained), "auto", score=_no_scores, keep_gates=as_fractions)
+        seeds, as_fractions = Seeds.all(point.seed), method.gate_evaluation == "fraction"
+        (pruned,) = prune_to(self._trained_gates(point), "auto", score=_no_scores, keep_gates=as_fractions)
         whole = fold_fractions(pruned.model) if as_fractions else pruned.model
         updates = tuning.recovery_updates
         model, recovered = self.recover(whole, place / "recovery", updates, updates, seeds, f"{point.name} recovery")
@@ -147,12 +148,32 @@ class Stages:
             "point": point.key,
             "penalty_weight": point.weight,
             "penalty_warmup_updates": method.penalty_warmup_updates,
-            "gates": gates,
+            "gates": method.gates,
             "updates": self.base_updates + tuning.total_updates,
             "gate_updates": tuning.updates,
             "recovery_updates": updates,
         }
         return Made(model=model, result=recovered, settings={**pruned.settings, **facts})
+
+    def _trained_gates(self, point: Point) -> Transformer:
+        """The base with trained gates, of which an export is kept while the point is not done."""
+        place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
+        export = place / "gated"
+        if (export / CONFIG).exists():
+            try:
+                return load_export(export)
+            except (FileNotFoundError, ValueError) as error:
+                # Its training left a checkpoint, from which it is made again at once.
+                print(f"{point.name}: {error}; making it again", flush=True)
+        assert method.gates is not None and point.weight is not None
+        model = self.base_model()
+        options = {key: method.gates[key] for key in ("kinds", "options") if method.gates.get(key) is not None}
+        model.add_gates(method.gates.get("name", "hard_concrete"), **options)
+        penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
+        settings = self.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
+        seeds = Seeds.all(point.seed)
+        self._fit(model, settings, place / "training", seeds, point.name, penalty).model.save_pretrained(export)
+        return load_export(export)
 
     def _fit(
         self,
@@ -177,7 +198,7 @@ class Stages:
 
     def _stage(self, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
         """Make a model unless its record is complete, export it, and measure the export."""
-        finished = self.done(place)
+        finished = self._finished(place)
         if finished is not None:
             return finished
         start = time.monotonic()
@@ -203,14 +224,24 @@ class Stages:
         )
         for checkpoint in place.glob("**/*.ckpt"):
             checkpoint.unlink()
-        found = f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}"
-        print(f"{place.name}: {found}", flush=True)
+        print(f"{place.name}: {_result_of(record)}", flush=True)
+        return record
+
+    def _finished(self, place: Path) -> Record | None:
+        """What `done` says, also to the user."""
+        record = self.done(place)
+        if record is not None:
+            print(f"{place.name}: done before, {_result_of(record)}", flush=True)
         return record
 
     def _reference(self) -> list[str]:
         """Translations of the unpruned model that trained as long as the points."""
         text = (self.directory / "continued" / HYPOTHESES).read_text(encoding="utf-8")
         return text.removesuffix("\n").split("\n")
+
+
+def _result_of(record: Record) -> str:
+    return f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}"
 
 
 def _no_scores(model: Transformer) -> HeadScores:

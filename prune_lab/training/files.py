@@ -11,6 +11,10 @@ from typing import Any
 from prune_lab.results.files import temporary_beside, write_atomically
 
 
+class DamagedFileError(ValueError):
+    """A file that a run left and that cannot be read; the message names it and says what to do."""
+
+
 def replace_copy(source: Path, path: Path) -> None:
     """Copy a file onto another, which is the old one or the new one, whatever happens in between."""
     temporary = temporary_beside(path)

@@ -24,6 +24,7 @@ from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
 from prune_lab.training.callbacks.validation import Validation, diverged, finish_best
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
+from prune_lab.training.files import DamagedFileError
 from prune_lab.training.lengths import check_lengths
 from prune_lab.training.module import TranslationModule
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
@@ -90,6 +91,7 @@ def fit(
     Raises:
         ValueError: a setting that cannot work, or a checkpoint of another model in `directory`; nothing is written
             then.
+        DamagedFileError: a checkpoint in `directory` that cannot be read.
         Stopped: a `KeyboardInterrupt`, after INT or TERM came and the update that it came in was saved.
     """
     start = time.monotonic()
@@ -104,7 +106,7 @@ def fit(
     check_lengths(model.config, validation, "the validation text")
     directory = Path(directory)
     last = _resumed(directory, model)
-    resume_update = last["global_step"] if last else 0
+    resume_update = _validated_update(last, settings, directory) if last else 0
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():
         keep_freed_memory()
@@ -190,12 +192,32 @@ def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
     path = directory / LAST
     if not path.exists():
         return None
-    content = load_checkpoint(path)
+    content = _own_checkpoint(directory, LAST)
     check_resumable(content, model, path)
     if _validation_state(content)["best_update"] == content["global_step"]:
         # The run may have been stopped after it wrote the one file and before it wrote the other.
         finish_best(directory, content["global_step"])
     return content
+
+
+def _validated_update(content: dict[str, Any], settings: FitSettings, directory: Path) -> int:
+    """The update of a checkpoint, which must have a result where nothing is left to train."""
+    update, wanted = content["global_step"], settings.trainer["max_steps"]
+    if wanted <= update != _validation_state(content)["last_update"]:
+        raise ValueError(
+            f"trainer.max_steps: {wanted}, but {directory / LAST} was stopped at update {update}, which was not "
+            f"validated; allowed are numbers above {update}"
+        )
+    return update
+
+
+def _own_checkpoint(directory: Path, name: str) -> dict[str, Any]:
+    """One of the checkpoints that training left."""
+    try:
+        return load_checkpoint(directory / name)
+    except (FileNotFoundError, ValueError) as error:
+        what = "it" if name == LAST else f"{directory / LAST}"
+        raise DamagedFileError(f"{error}; remove {what} to train from the beginning") from error
 
 
 def _stages(
@@ -238,9 +260,9 @@ def _validation_state(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str, parts: int) -> FitResult:
-    last = load_checkpoint(directory / LAST)
+    last = _own_checkpoint(directory, LAST)
     state = _validation_state(last)
-    model.load_state_dict(averaged_weights(last if keep == "last" else load_checkpoint(directory / BEST)))
+    model.load_state_dict(averaged_weights(last if keep == "last" else _own_checkpoint(directory, BEST)))
     model.cpu().eval()
     return FitResult(
         model=model,
