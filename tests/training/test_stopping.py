@@ -84,6 +84,14 @@ def test_the_last_validation_is_not_cut_short(task, train, tmp_path, straight, m
     assert len(calls) == 4
 
 
+def test_what_was_not_validated_cannot_be_the_end(task, train, tmp_path):
+    stopped(task, train, tmp_path, SignalAt(5, signal.SIGTERM))
+    for max_steps in (4, 5):
+        with pytest.raises(ValueError, match=r"^trainer.max_steps: \d, but .*last.ckpt was stopped at update 5, which"):
+            train(model_of(task), tmp_path, **{**RUN, "max_steps": max_steps})
+    assert train(model_of(task), tmp_path, **{**RUN, "max_steps": 6}).num_updates == 6
+
+
 def test_a_second_signal_ends_at_once(task, train, tmp_path, straight):
     error = stopped(task, train, tmp_path, SignalAt(27, signal.SIGINT, signal.SIGINT))
     assert str(error) == "train: stopped at once; the same command goes on from its last checkpoint"

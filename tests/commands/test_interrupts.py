@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import pytorch_lightning as pl
-from conftest import Run
 
 from prune_lab.results.record import Record
 from prune_lab.training.callbacks.progress import ProgressLines
+
+Run = Callable[..., Any]
 
 
 @pytest.fixture
