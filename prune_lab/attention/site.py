@@ -29,7 +29,8 @@ class AttentionSite(nn.Module):
     Attributes:
         gate: a gate module that gives [H] factors, or None.
         held: a draw [H] that is used in place of a new one, or None; see `prune_lab.gates.held`.
-        head_mask: [H] booleans, False for masked heads; saved with the model, and no optimiser sees it.
+        head_mask: [H] booleans, False for masked heads; saved with the model, and no optimiser sees it. What is written
+            to it is seen by the next pass, except inside of a pass that `torch.compile` made.
     """
 
     head_mask: Tensor
@@ -43,6 +44,7 @@ class AttentionSite(nn.Module):
         self.held: Tensor | None = None
         self.register_buffer("head_mask", torch.ones(len(self.numbers), dtype=torch.bool))
         self._masked = False
+        self._seen: tuple[Tensor, int] | None = None
 
     def forward(
         self,
@@ -77,10 +79,28 @@ class AttentionSite(nn.Module):
         gates = self.held
         if gates is None and self.gate is not None and self.numbers:
             gates = self.gate()
-        if self._masked:
+        if self._has_masked():
             mask = self.head_mask
             gates = mask.to(self.attention.head_matrices()[1].dtype) if gates is None else gates * mask
         return gates if gates is None or dtype is None else gates.to(dtype)
+
+    def _has_masked(self) -> bool:
+        """Whether a head is masked; the mask itself is read, and a GPU waited for, only after it was written to.
+
+        Compiled passes go by what was found last, so everything here that changes the mask has a look at once.
+        """
+        if torch.compiler.is_compiling():
+            return self._masked
+        mask, seen = self._buffers["head_mask"], self._seen
+        assert mask is not None
+        version = -1 if mask.is_inference() else mask._version
+        if seen is None or mask is not seen[0] or version != seen[1] or version < 0:
+            self._masked, self._seen = not bool(mask.all()), (mask, version)
+        return self._masked
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._seen = None  # the mask of a copy counts its versions anew
 
     def heads(self) -> list[int]:
         """Original numbers of the live heads: those that are neither removed nor masked."""
@@ -90,7 +110,7 @@ class AttentionSite(nn.Module):
         """Mask every head whose original number is not in `kept`; masked heads stay masked."""
         keep = torch.tensor([number in kept for number in self.numbers], dtype=torch.bool, device=self.head_mask.device)
         self.head_mask &= keep
-        self._masked = not bool(self.head_mask.all())
+        self._has_masked()
 
     def keep_heads(self, kept: Sequence[int]) -> None:
         """Remove every head whose original number is not in `kept`, in place."""
@@ -99,10 +119,10 @@ class AttentionSite(nn.Module):
         self.numbers = [self.numbers[position] for position in positions]
         index = torch.tensor(positions, dtype=torch.long, device=self.head_mask.device)
         self.head_mask = self.head_mask[index]
-        self._masked = not bool(self.head_mask.all())
+        self._has_masked()
         if self.gate is not None:
             self.gate.keep_heads(positions)  # type: ignore[operator]
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._masked = not bool(self.head_mask.all())
+        self._has_masked()

@@ -1,10 +1,9 @@
-"""Batches of padded ids, and corpora kept as ids.
+"""Corpora kept as ids, and the batches of an epoch.
 
 Shapes: B sentences, S source length with end mark, T target length with begin and end marks, N sentences of a corpus.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
+from prune_lab.data.batch import Batch, collate
 from prune_lab.data.batch_plan import BatchPlan, token_budget_batches
 from prune_lab.data.tokenizer import PAD_ID, Tokenizer
 
@@ -19,59 +19,6 @@ __all__ = ["Batch", "BatchPlan", "EncodedCorpus", "TokenBatches", "collate", "to
 
 _PAIRS_AT_ONCE = 50_000
 _LINES_SHOWN = 5
-
-
-@dataclass(kw_only=True)
-class Batch:
-    """Sentence pairs as padded ids.
-
-    Args:
-        source_ids: [B, S], tokens and end mark, padded at the end.
-        target_ids: [B, T], begin mark, tokens and end mark, padded at the end.
-        pad_id: the id of padding.
-    """
-
-    source_ids: Tensor
-    target_ids: Tensor
-    pad_id: int = PAD_ID
-
-    @property
-    def num_sentences(self) -> int:
-        return self.target_ids.size(0)
-
-    @property
-    def num_target_tokens(self) -> int:
-        """Tokens the model has to predict: all but padding and begin marks."""
-        return int((self.target_ids[:, 1:] != self.pad_id).sum())
-
-    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """The same batch on a device."""
-        return Batch(
-            source_ids=self.source_ids.to(device, non_blocking=non_blocking),
-            target_ids=self.target_ids.to(device, non_blocking=non_blocking),
-            pad_id=self.pad_id,
-        )
-
-    def pin_memory(self) -> "Batch":
-        """The same batch in page-locked memory, from which copies to an accelerator need not wait."""
-        return Batch(
-            source_ids=self.source_ids.pin_memory(), target_ids=self.target_ids.pin_memory(), pad_id=self.pad_id
-        )
-
-
-def collate(examples: Sequence[tuple[Sequence[int], Sequence[int]]], pad_id: int = PAD_ID) -> Batch:
-    """Pads (source ids, target ids) examples, marks included, to one batch.
-
-    Raises:
-        ValueError: there are no examples.
-    """
-    if not examples:
-        raise ValueError("a batch needs at least one example")
-    return Batch(
-        source_ids=_pad([source for source, _ in examples], pad_id),
-        target_ids=_pad([target for _, target in examples], pad_id),
-        pad_id=pad_id,
-    )
 
 
 class EncodedCorpus:
@@ -164,8 +111,17 @@ class EncodedCorpus:
         return np.diff(self._target_offsets) - 1
 
     def batch(self, indices: Sequence[int] | np.ndarray) -> Batch:
-        """The sentences with these indices, padded to their longest."""
+        """The sentences with these indices, padded to their longest.
+
+        Raises:
+            ValueError: no indices, or one that the corpus does not have.
+        """
         indices = np.asarray(indices, dtype=np.int64)
+        if indices.ndim != 1 or not len(indices):
+            raise ValueError(f"indices: {indices.tolist()!r}; allowed is a list of at least one index")
+        if indices.min() < 0 or indices.max() >= len(self):
+            wrong = indices[(indices < 0) | (indices >= len(self))][0]
+            raise ValueError(f"indices: {wrong}; allowed are 0 to {len(self) - 1}, the corpus has {len(self)} pairs")
         return Batch(
             source_ids=_gather(self._sources, self._source_offsets, indices, self.pad_id),
             target_ids=_gather(self._targets, self._target_offsets, indices, self.pad_id),
@@ -270,11 +226,4 @@ def _gather(flat: np.ndarray, offsets: np.ndarray, indices: np.ndarray, pad_id: 
     real = columns < lengths
     padded = np.full(real.shape, pad_id, dtype=np.int64)
     padded[real] = flat[(starts + columns)[real]]
-    return torch.from_numpy(padded)
-
-
-def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
-    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
-    for row, ids in zip(padded, rows, strict=True):
-        row[: len(ids)] = ids
     return torch.from_numpy(padded)

@@ -54,6 +54,9 @@ class Tokenizer:
             raise ValueError(f"format_version is {content.get('format_version')!r}; allowed: {FORMAT_VERSION}")
         if content.get("kind") not in KINDS:
             raise ValueError(f"kind is {content.get('kind')!r}; allowed: {', '.join(KINDS)}")
+        for key in ("joint", "source", "target"):
+            if key not in content:
+                raise ValueError(f"key {key!r} is missing")
         self._content = content
         self.kind: str = content["kind"]
         self.joint: bool = content["joint"]

@@ -6,7 +6,7 @@ Shapes: B sentences of a batch, S source positions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from prune_lab.data.tokenizer import EOS_ID, Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.decoding.result import Hypotheses
 from prune_lab.evaluation.device import choose_device
+from prune_lab.model.fitting import check_model, check_tokenizer
 from prune_lab.model.transformer import Transformer
 
 MAX_SENTENCES = 64
@@ -49,7 +50,7 @@ class Translations:
 
 def translate_lines(
     model: Transformer,
-    lines: Sequence[str],
+    lines: Iterable[str],
     options: DecodingOptions = DEFAULT_DECODING,
     *,
     tokenizer: Tokenizer | None = None,
@@ -75,11 +76,14 @@ def translate_lines(
         first_line: number of the first line, for warnings.
 
     Raises:
-        ValueError: `lines` is a string, a line is none, a limit is below 1, or there is no tokenizer.
+        ValueError: `lines` is a string or no collection, a line is no string, a limit is below 1, or there is no
+            tokenizer with the vocabularies of the model.
     """
     tokenizer = tokenizer or model.tokenizer
     if tokenizer is None:
         raise ValueError("the model has no tokenizer; text needs the one it was trained with (tokenizer.json)")
+    check_tokenizer(model.config, tokenizer, "tokenizer")
+    lines = _listed(lines)
     _check(lines, max_sentences=max_sentences, max_padded_tokens=max_padded_tokens, max_source_tokens=max_source_tokens)
     sources = tokenizer.encode_sources(lines)
     limit = max_source_tokens
@@ -142,10 +146,11 @@ class Translator:
         model: with its tokenizer.
 
     Raises:
-        ValueError: the model has no tokenizer.
+        ValueError: no model, or one without a tokenizer.
     """
 
     def __init__(self, model: Transformer) -> None:
+        check_model(model)
         if model.tokenizer is None:
             raise ValueError("the model has no tokenizer; a Translator needs one (tokenizer.json)")
         self.model = model
@@ -171,7 +176,7 @@ class Translator:
 
     def translate(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         beam_size: int = DEFAULT_DECODING.beam_size,
         length_penalty: float = DEFAULT_DECODING.length_penalty,
         max_sentences: int = MAX_SENTENCES,
@@ -191,9 +196,16 @@ class Translator:
         return translate_lines(self.model, lines, options, max_sentences=max_sentences).lines
 
 
-def _check(lines: Sequence[str], **limits: int) -> None:
+def _listed(lines: Iterable[str]) -> list[str]:
+    """The lines of any collection; what gives them only once is read once."""
     if isinstance(lines, str):
         raise ValueError(f"lines is one string of {len(lines)} characters; a list of lines is needed")
+    if isinstance(lines, bytes | Mapping) or not isinstance(lines, Iterable):
+        raise ValueError(f"lines: a {type(lines).__name__}; allowed is a list of strings")
+    return list(lines)
+
+
+def _check(lines: Sequence[str], **limits: int) -> None:
     for number, line in enumerate(lines, start=1):
         if not isinstance(line, str):
             raise ValueError(f"line {number} is a {type(line).__name__}; allowed are strings")

@@ -1,4 +1,4 @@
-"""Whether stored weights and a tokenizer are those of a configuration, told before a model of its sizes is built."""
+"""Whether things belong together: stored weights and a tokenizer with a configuration, before a model is built."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def check_weights(config: ModelConfig, weights: Mapping[str, Tensor], source: st
         raise ValueError(f"{source}: tensor {name!r} is not part of the model that {asked_by} describes")
     usual = weights["source_table.weight"].dtype
     for name, tensor in wanted.items():
-        found = weights[name].dtype
+        kind = weights[name].dtype
         if tensor.dtype == torch.bool:
             allowed: tuple[torch.dtype, ...] = (torch.bool,)
         else:
             allowed = FLOATS if usual not in FLOATS or _is_gate(name) else (usual,)
-        if found not in allowed:
-            types = ", ".join(str(kind).removeprefix("torch.") for kind in allowed)
-            shown = str(found).removeprefix("torch.")
+        if kind not in allowed:
+            types = ", ".join(str(each).removeprefix("torch.") for each in allowed)
+            shown = str(kind).removeprefix("torch.")
             raise ValueError(f"{source}: tensor {name!r} holds {shown}; allowed here is {types}")
 
 
@@ -102,6 +102,12 @@ def check_tokenizer(config: ModelConfig, tokenizer: Tokenizer, source: str) -> N
         has, wanted = getattr(tokenizer, f"{side}_vocab_size"), getattr(config, f"{side}_vocab_size")
         if has != wanted:
             raise ValueError(f"{source}: the tokenizer has {has} {side} entries, the model has {wanted}")
+
+
+def check_model(model: Any) -> None:
+    """ValueError unless it is a model, possibly wrapped by `torch.compile`."""
+    if not isinstance(getattr(model, "_orig_mod", model), Transformer):
+        raise ValueError(f"model: a {type(model).__name__}; allowed is a Transformer of prune_lab")
 
 
 def _is_gate(name: str) -> bool:

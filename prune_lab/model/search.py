@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from prune_lab.data.batch import check_ids
 from prune_lab.decoding.beam_search import beam_search
 from prune_lab.decoding.greedy import greedy_search
 from prune_lab.decoding.options import DecodingOptions
@@ -27,6 +28,7 @@ def search_hypotheses(
     """See `Transformer.search`; every module is in evaluation mode meanwhile, and in its own mode afterwards."""
     if max_length is not None and (isinstance(max_length, bool) or not isinstance(max_length, int) or max_length < 1):
         raise ValueError(f"max_length: {max_length!r}; allowed are whole numbers from 1")
+    check_ids("source_ids", source_ids)
     if len(source_ids) == 0:
         return Hypotheses([], [])
     modes = {module: module.training for module in model.modules()}

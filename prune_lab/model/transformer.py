@@ -39,10 +39,17 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     Attributes:
         tokenizer: the tokenizer that belongs to the model and is stored in its exports, or None.
+
+    Raises:
+        ValueError: `config` is no ModelConfig.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        if not isinstance(config, ModelConfig):
+            raise ValueError(
+                f"config: a {type(config).__name__}; allowed is a ModelConfig, as ModelConfig.from_dict gives"
+            )
         self.config = config = copy.deepcopy(config)
         self.tokenizer: Any | None = None
         build_table = partial(TokenTable, d_model=config.d_model, pad_id=config.pad_id)

@@ -11,6 +11,7 @@ import torch
 
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.heads import HeadMask, checked_heads
+from prune_lab.model.fitting import check_model
 from prune_lab.model.transformer import Transformer
 
 
@@ -18,8 +19,9 @@ def mask_heads(model: Transformer, mask: HeadMask) -> Transformer:
     """A copy with the same shapes in which the heads that `mask` does not keep contribute exactly zero, in every mode.
 
     Raises:
-        ValueError: a site or a head number that the model does not have.
+        ValueError: no model, no mask, or a site or a head number that the model does not have.
     """
+    _check(model, mask)
     return _masked_in_place(model.copy(), mask)
 
 
@@ -32,8 +34,9 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
         keep_gates: the survivors keep their gates; False takes all gates off, after which each survivor counts fully.
 
     Raises:
-        ValueError: a site or a head number that the model does not have.
+        ValueError: no model, no mask, or a site or a head number that the model does not have.
     """
+    _check(model, mask)
     pruned = _masked_in_place(model.copy(), mask)
     if not keep_gates:
         pruned.remove_gates()
@@ -77,6 +80,14 @@ def fold_fractions(model: Transformer) -> Transformer:
     for gate in gates:
         gate.evaluation = "fraction"  # type: ignore[assignment]
     return fold_gates(fractional)
+
+
+def _check(model: Transformer, mask: HeadMask) -> None:
+    check_model(model)
+    if not isinstance(mask, HeadMask):
+        raise ValueError(
+            f"mask: a {type(mask).__name__}; allowed is a HeadMask, as HeadMask.removing({{SITE: [0, 2]}}, model) gives"
+        )
 
 
 def _masked_in_place(model: Transformer, mask: HeadMask) -> Transformer:

@@ -10,11 +10,30 @@ import torch
 
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.config import ModelConfig
+from prune_lab.model.fitting import check_tokenizer, check_weights
 from prune_lab.model.transformer import Transformer
 
 if TYPE_CHECKING:
     from pytorch_lightning import Trainer
 
+# What a model is read from, and what training goes on with: Lightning's part, and that of this package.
+_KEYS: dict[str, Any] = {
+    "epoch": int,
+    "global_step": int,
+    "state_dict": dict,
+    "loops": dict,
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+}
+_OWN_KEYS: dict[str, Any] = {
+    "config": dict,
+    "tokenizer": dict | None,
+    "average": dict | None,
+    "gate_noise": torch.Tensor,
+    "random": dict | list | tuple,
+}
+_NOTHING = object()
 LAST, BEST = "last.ckpt", "best.ckpt"
 
 
@@ -44,17 +63,33 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not readable as a checkpoint, perhaps cut short ({reason})") from error
     if not isinstance(content, dict) or "prune_lab" not in content:
         raise ValueError(f"{path}: not a checkpoint of prune_lab")
+    for prefix, part, keys in (("", content, _KEYS), ("prune_lab.", content["prune_lab"], _OWN_KEYS)):
+        for key, kind in keys.items():
+            if not isinstance(part, dict) or not isinstance(part.get(key, _NOTHING), kind):
+                raise ValueError(f"{path}: not a whole checkpoint, it lacks {prefix}{key}")
     return content
 
 
 def model_from_checkpoint(path: str | Path) -> Transformer:
-    """The model of a checkpoint, in evaluation mode: the weight average where there is one."""
+    """The model of a checkpoint, in evaluation mode: the weight average where there is one.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: a file that is no checkpoint of prune_lab, or whose parts do not belong to each other.
+    """
     content = load_checkpoint(path)
-    state = content["prune_lab"]
-    model = Transformer(ModelConfig.from_dict(state["config"]))
-    model.load_state_dict(averaged_weights(content))
-    if state["tokenizer"] is not None:
-        model.tokenizer = Tokenizer(state["tokenizer"])
+    state, weights = content["prune_lab"], averaged_weights(content)
+    try:
+        config = ModelConfig.from_dict(state["config"])
+        tokenizer = None if state["tokenizer"] is None else Tokenizer(state["tokenizer"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    check_weights(config, weights, str(path), asked_by="its configuration")
+    if tokenizer is not None:
+        check_tokenizer(config, tokenizer, str(path))
+    model = Transformer(config)
+    model.load_state_dict(weights)
+    model.tokenizer = tokenizer
     return model.eval()
 
 

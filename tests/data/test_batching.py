@@ -203,6 +203,36 @@ def test_collate_pads_with_the_given_id_and_needs_examples() -> None:
         collate([])
 
 
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        (range(64), "^indices: 3; allowed are 0 to 2, the corpus has 3 pairs$"),
+        ([0, -1], "^indices: -1; allowed are 0 to 2, the corpus has 3 pairs$"),
+        ([], r"^indices: \[\]; allowed is a list of at least one index$"),
+        (np.zeros((1, 2), dtype=int), r"^indices: \[\[0, 0\]\]; allowed is a list of at least one index$"),
+    ],
+    ids=str,
+)
+def test_indices_that_the_corpus_does_not_have_are_refused(indices, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        corpus_of([3, 4, 5]).batch(indices)
+
+
+@pytest.mark.parametrize(
+    ("source_ids", "message"),
+    [
+        ([[5, 2]], "^source_ids: a list; allowed is a tensor of whole numbers, a row for each sentence$"),
+        (torch.zeros(1, 2), r"^source_ids: a tensor of float32 \[1, 2\]; allowed is a tensor of whole numbers"),
+        (torch.tensor([5, 2]), r"^source_ids: a tensor of int64 \[2\]; allowed is a tensor of whole numbers"),
+        (torch.tensor([[5, 2]] * 2), "^2 rows of source_ids and 1 of target_ids; allowed is one of each"),
+    ],
+    ids=str,
+)
+def test_a_batch_is_made_of_two_tensors_of_ids(source_ids, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Batch(source_ids=source_ids, target_ids=torch.tensor([[1, 2]]))
+
+
 def test_loader_workers_do_not_change_the_batches() -> None:
     batches = TokenBatches(corpus_of([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]), max_tokens=12, seed=3)
     batches.set_epoch(2)

@@ -160,6 +160,11 @@ def test_translator_from_a_path(export: Path, model: Transformer, pairs: Pairs) 
     [
         ("A sentence.", {}, r"^lines is one string of 11 characters; a list of lines is needed$"),
         (["a", None], {}, r"^line 2 is a NoneType; allowed are strings$"),
+        (None, {}, r"^lines: a NoneType; allowed is a list of strings$"),
+        (3, {}, r"^lines: a int; allowed is a list of strings$"),
+        (b"A sentence.", {}, r"^lines: a bytes; allowed is a list of strings$"),
+        ({"a": "b"}, {}, r"^lines: a dict; allowed is a list of strings$"),
+        (["a"], {"beam_size": "5"}, r"^decoding.beam_size: '5'; allowed are whole numbers from 1$"),
         (["a"], {"beam_size": 0}, r"^decoding.beam_size: 0; allowed are whole numbers from 1$"),
         (["a"], {"max_sentences": 0}, r"^max_sentences: 0; allowed are whole numbers from 1$"),
         (["a"], {"length_penalty": -1}, r"^decoding.length_penalty: -1; allowed are numbers from 0$"),
@@ -172,14 +177,42 @@ def test_what_cannot_be_translated(
         Translator(model).translate(lines, **settings)  # type: ignore[arg-type]
 
 
+def test_lines_may_come_from_a_generator(model: Transformer, pairs: Pairs) -> None:
+    lines = [source for source, _ in pairs[:3]]
+    found = Translator(model).translate((line for line in lines), beam_size=1)
+    assert found == Translator(model).translate(lines, beam_size=1) and len(found) == 3
+
+
+@pytest.mark.parametrize("wrong", [None, "export", 3])
+def test_a_translator_has_a_model(wrong: object) -> None:
+    with pytest.raises(ValueError, match=f"^model: a {type(wrong).__name__}; allowed is a Transformer of prune_lab$"):
+        Translator(wrong)  # type: ignore[arg-type]
+
+
+def test_a_tokenizer_with_other_vocabularies_is_refused(text_model: Build, small_model: Build) -> None:
+    model = small_model(source_vocab_size=400, target_vocab_size=400)
+    model.tokenizer = text_model().tokenizer
+    with pytest.raises(ValueError, match="^tokenizer: the tokenizer has [0-9]+ source entries, the model has 400$"):
+        translate_lines(model, ["a"])
+
+
+@pytest.mark.parametrize(
+    "source_ids", [[[5, 2]], torch.zeros(2, 3), torch.tensor([5, 2])], ids=["list", "float", "row"]
+)
+def test_what_is_searched_for_is_a_tensor_of_ids(model: Transformer, source_ids: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="^source_ids: a .*; allowed is a tensor of whole numbers, a row for each"):
+        model.generate(source_ids)
+
+
 def test_a_translator_needs_a_tokenizer_and_a_device(small_model: Build, export: Path, tmp_path: Path) -> None:
     small_model().save_pretrained(tmp_path / "bare")
     with pytest.raises(ValueError, match=r"bare: the export has no tokenizer.json; a Translator needs one$"):
         Translator.from_pretrained(tmp_path / "bare")
     with pytest.raises(ValueError, match="has no tokenizer"):
         Translator(small_model())
-    with pytest.raises(ValueError, match=r"^device: 'gpu'; allowed here are auto, cpu"):
-        Translator.from_pretrained(export, device="gpu")
+    for device in ("gpu", "meta", "xla", ["cpu"]):
+        with pytest.raises(ValueError, match=rf"^device: .*{device[0]}.*; allowed here are auto, cpu"):
+            Translator.from_pretrained(export, device=device)  # type: ignore[arg-type]
     assert Translator.from_pretrained(export, device="auto").translate(["a"])
 
 

@@ -200,9 +200,10 @@ def test_a_failed_save_leaves_the_old_export_or_none_and_never_a_mixture(
     with_tokenizer, small_model, batch, monkeypatch, step, number
 ):
     old, directory = with_tokenizer
-    sizes = {name: getattr(old.config, name) for name in ("source_vocab_size", "target_vocab_size")}
+    tokenizer = Tokenizer.train([*PAIRS, ("noch eins", "one more")], kind="words", joint=False)
+    sizes = {name: getattr(tokenizer, name) for name in ("source_vocab_size", "target_vocab_size")}
     new = pruned_as_in_a1(small_model(seed=1, **sizes))
-    new.tokenizer = Tokenizer.train([*PAIRS, ("noch eins", "one more")], kind="words", joint=False)
+    new.tokenizer = tokenizer
     with monkeypatch.context() as full:
         if step == "write":
             full.setattr(storage, "_write_through", broken(storage._write_through, number))

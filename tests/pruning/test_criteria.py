@@ -322,6 +322,12 @@ def test_random_scores_come_from_the_seed_alone():
         ({"absolute": "word"}, "criterion.absolute: 'word'; allowed are sentence, token, batch"),
         ({"normalise": "yes"}, "criterion.normalise: 'yes'; allowed are true and false"),
         ({"criterion": "random", "seed": -1}, "criterion.seed: -1; allowed are whole numbers from 0"),
+        (
+            {"criterion": "random", "seed": 2**64},
+            "criterion.seed: 18446744073709551616; allowed are whole numbers from",
+        ),
+        ({"criterion": ["gradient"]}, "criterion: ['gradient'] is unknown; allowed are gate, gradient"),
+        ({"criterion": Gradient}, "criterion: <class"),
         ({"criterion": "gate", "value": "l0"}, "criterion.value: 'l0'; allowed are p_open, log_a"),
         ({"criterion": "gradient"}, "batches: no sentences"),
     ],
@@ -330,3 +336,41 @@ def test_wrong_settings_are_one_line_that_says_what_is_allowed(arguments, messag
     with pytest.raises(ValueError) as caught:
         score_heads(small_model(), [], **arguments)
     assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+def batch_of(source_ids: list[list[int]], target_ids: list[list[int]]) -> Batch:
+    return Batch(source_ids=torch.tensor(source_ids), target_ids=torch.tensor(target_ids))
+
+
+GOOD = batch_of([[5, 6, 2]], [[1, 7, 2]])
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        (GOOD, "batches: a Batch; allowed is a list of batches: [batch]"),
+        (3, "batches: a int; allowed is a list of batches: [batch]"),
+        (None, "batches: a NoneType; allowed is a list of batches: [batch]"),
+        (torch.zeros(2, 3), "batches: item 1 is a Tensor; allowed is a Batch"),
+        ([GOOD, (GOOD.source_ids, GOOD.target_ids)], "batches: item 2 is a tuple; allowed is a Batch"),
+        ([batch_of([[5, 2], [5, 2]], [[1, 2], [1, 0]])], "batches: row 1 of target_ids of item 1 holds no token"),
+        ([batch_of([[5, 2]], [[1]])], "batches: row 0 of target_ids of item 1 holds no token"),
+        ([GOOD, batch_of([[0, 0]], [[1, 2]])], "batches: row 0 of source_ids of item 2 holds no token"),
+        ([batch_of([[50, 2]], [[1, 2]])], "batches: id 50 in source_ids of item 1; allowed are 0 to 49"),
+        ([batch_of([[5, 2]], [[1, 60, 2]])], "batches: id 60 in target_ids of item 1; allowed are 0 to 59"),
+        ([batch_of([[5, -1, 2]], [[1, 2]])], "batches: id -1 in source_ids of item 1; allowed are 0 to 49"),
+    ],
+)
+def test_what_is_no_text_to_measure_on_is_told_in_one_line(batches, message):
+    with pytest.raises(ValueError) as caught:
+        score_heads(small_model(), batches)
+    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", [None, {}, ModelConfig(source_vocab_size=8, target_vocab_size=8)])
+def test_what_is_no_model_is_named(model):
+    for name in criteria():
+        with pytest.raises(
+            ValueError, match=f"^model: a {type(model).__name__}; allowed is a Transformer of prune_lab$"
+        ):
+            score_heads(model, [GOOD], name)

@@ -351,6 +351,48 @@ def test_a10_a_mask_with_a_head_that_the_model_does_not_have_is_refused(small_mo
     assert remove(model, HeadMask({"decoder.0.cross": (2,)})).heads()["decoder.0.cross"] == [2]
 
 
+@pytest.mark.parametrize("remove", [mask_heads, prune_heads])
+def test_what_is_no_mask_or_no_model_is_named(small_model, remove):
+    model = small_model()
+    for mask in ({"decoder.0.cross": [1]}, None, model):
+        with pytest.raises(
+            ValueError, match=f"^mask: a {type(mask).__name__}; allowed is a HeadMask, as HeadMask.remov"
+        ):
+            remove(model, mask)
+    with pytest.raises(ValueError, match="^model: a dict; allowed is a Transformer of prune_lab$"):
+        remove({}, HeadMask({"decoder.0.cross": (2,)}))
+
+
+@pytest.mark.parametrize("gated", [False, True], ids=["plain", "gated"])
+def test_a_mask_written_by_hand_is_seen_by_the_next_pass(small_model, batch, gated):
+    model = small_model(gates={"name": "hard_concrete"} if gated else None)
+    before = model(*batch)
+    site = model.attention_sites()["decoder.0.cross"]
+    with torch.no_grad():
+        site.head_mask[1] = False
+    whole = small_model(gates=model.config.gates)
+    expected = mask_heads(whole, removing(whole, {"decoder.0.cross": [1]}))
+    assert model.heads()["decoder.0.cross"] == [0, 2, 3]
+    torch.testing.assert_close(model(*batch), expected(*batch), rtol=0, atol=0)
+    assert not torch.equal(model(*batch), before)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.copy()(*batch), expected(*batch), rtol=0, atol=0)
+    site.head_mask = torch.ones(4, dtype=torch.bool)
+    torch.testing.assert_close(model(*batch), before, rtol=0, atol=0)
+
+
+def test_the_mask_itself_is_read_only_after_it_was_written_to(small_model, batch, monkeypatch):
+    model = small_model()
+    model(*batch)
+    read, seen = torch.Tensor.all, []
+    monkeypatch.setattr(torch.Tensor, "all", lambda tensor: [seen.append(tensor.shape), read(tensor)][1])
+    model(*batch)
+    assert torch.Size([4]) not in seen
+    model.attention_sites()["decoder.0.cross"].head_mask[0] = True
+    model(*batch)
+    assert seen.count(torch.Size([4])) == 1
+
+
 def test_masks_add_up(small_model, batch):
     model = small_model()
     once = mask_heads(model, removing(model, {"encoder.0.self": [1], "decoder.1.cross": [0]}))

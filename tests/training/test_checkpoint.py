@@ -55,6 +55,62 @@ def test_files_that_are_no_checkpoints(tmp_path):
         load_checkpoint(tmp_path)
 
 
+# Weights that are missing come from the average.
+MASK = "encoder.layers.0.self_attention.head_mask"
+
+
+def without(key):
+    def change(content):
+        *parents, last = key.split("/")
+        for parent in parents:
+            content = content[parent]
+        del content[last]
+
+    return change
+
+
+def with_value(key, value):
+    def change(content):
+        *parents, last = key.split("/")
+        for parent in parents:
+            content = content[parent]
+        content[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("state_dict"), "not a whole checkpoint, it lacks state_dict"),
+        (without("optimizer_states"), "not a whole checkpoint, it lacks optimizer_states"),
+        (without("prune_lab/config"), "not a whole checkpoint, it lacks prune_lab.config"),
+        (without("prune_lab/tokenizer"), "not a whole checkpoint, it lacks prune_lab.tokenizer"),
+        (with_value("prune_lab", None), "not a whole checkpoint, it lacks prune_lab.config"),
+        (with_value("prune_lab/average", 3), "not a whole checkpoint, it lacks prune_lab.average"),
+        (without("prune_lab/config/source_vocab_size"), "model: key 'source_vocab_size' is missing"),
+        (with_value("prune_lab/config/d_model", "wide"), "model.d_model: 'wide'; allowed are whole numbers from 1"),
+        (with_value("prune_lab/tokenizer/kind", "letters"), "kind is 'letters'; allowed: bpe, words"),
+        (without("prune_lab/tokenizer/joint"), "key 'joint' is missing"),
+        (without(f"state_dict/model.{MASK}"), f"tensor '{MASK}' of shape [4] is missing"),
+        (with_value(f"state_dict/model.{MASK}", 3), f"'{MASK}' is a int; allowed is a tensor"),
+        (with_value(f"state_dict/model.{MASK}", torch.ones(4)), f"tensor '{MASK}' holds float32; allowed here is bool"),
+        (
+            with_value("prune_lab/config/d_feed_forward", 10_000_000),
+            "tensor 'encoder.layers.0.feed_forward.inner.weight' has shape",
+        ),
+    ],
+)
+def test_a_checkpoint_that_lacks_a_part_is_named_with_it(run, tmp_path, change, message):
+    content = torch.load(run[1] / "last.ckpt", weights_only=True)
+    change(content)
+    path = tmp_path / "last.ckpt"
+    torch.save(content, path)
+    with pytest.raises(ValueError) as error:
+        load_model(path)
+    assert str(error.value).startswith(f"{path}: {message}") and "\n" not in str(error.value)
+
+
 def test_code_in_a_checkpoint_is_not_run(tmp_path):
     path = tmp_path / "code.ckpt"
     torch.save({"prune_lab": print}, path)

@@ -12,6 +12,8 @@ from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 
+LARGEST_SEED = 2**64 - 1  # of torch's generators
+
 
 class Random(Criterion):
     """Uniform random scores.
@@ -20,7 +22,7 @@ class Random(Criterion):
     of the global generator, or which heads are gone already. So the selections of one seed are nested.
 
     Args:
-        seed: a whole number from 0.
+        seed: a whole number from 0, below 2^64.
 
     Raises:
         ValueError: any other seed.
@@ -30,8 +32,8 @@ class Random(Criterion):
     needs_batches: ClassVar[bool] = False
 
     def __init__(self, *, seed: int = 0) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise ValueError(f"criterion.seed: {seed!r}; allowed are whole numbers from 0")
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+            raise ValueError(f"criterion.seed: {seed!r}; allowed are whole numbers from 0 to {LARGEST_SEED}")
         self.seed = seed
 
     def __call__(self, model: Transformer, batches: Iterable[Batch] = ()) -> HeadScores:

@@ -1,0 +1,93 @@
+"""Sentence pairs as tensors of padded ids.
+
+Shapes: B sentences, S source length with end mark, T target length with begin and end marks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prune_lab.data.vocabulary import PAD_ID
+
+
+@dataclass(kw_only=True)
+class Batch:
+    """Sentence pairs as padded ids.
+
+    Args:
+        source_ids: [B, S], tokens and end mark, padded at the end.
+        target_ids: [B, T], begin mark, tokens and end mark, padded at the end.
+        pad_id: the id of padding.
+
+    Raises:
+        ValueError: no tensors of whole numbers [B, S] and [B, T].
+    """
+
+    source_ids: Tensor
+    target_ids: Tensor
+    pad_id: int = PAD_ID
+
+    def __post_init__(self) -> None:
+        check_ids("source_ids", self.source_ids)
+        check_ids("target_ids", self.target_ids)
+        if len(self.source_ids) != len(self.target_ids):
+            sizes = f"{len(self.source_ids)} rows of source_ids and {len(self.target_ids)} of target_ids"
+            raise ValueError(f"{sizes}; allowed is one of each for a sentence pair")
+
+    @property
+    def num_sentences(self) -> int:
+        return self.target_ids.size(0)
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Tokens the model has to predict: all but padding and begin marks."""
+        return int((self.target_ids[:, 1:] != self.pad_id).sum())
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
+        """The same batch on a device."""
+        return Batch(
+            source_ids=self.source_ids.to(device, non_blocking=non_blocking),
+            target_ids=self.target_ids.to(device, non_blocking=non_blocking),
+            pad_id=self.pad_id,
+        )
+
+    def pin_memory(self) -> "Batch":
+        """The same batch in page-locked memory, from which copies to an accelerator need not wait."""
+        return Batch(
+            source_ids=self.source_ids.pin_memory(), target_ids=self.target_ids.pin_memory(), pad_id=self.pad_id
+        )
+
+
+def check_ids(name: str, ids: Any) -> None:
+    """ValueError unless `ids` is a tensor of whole numbers [B, T]."""
+    allowed = "allowed is a tensor of whole numbers, a row for each sentence"
+    if not isinstance(ids, Tensor):
+        raise ValueError(f"{name}: a {type(ids).__name__}; {allowed}")
+    if ids.dim() != 2 or ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ValueError(f"{name}: a tensor of {str(ids.dtype).removeprefix('torch.')} {list(ids.shape)}; {allowed}")
+
+
+def collate(examples: Sequence[tuple[Sequence[int], Sequence[int]]], pad_id: int = PAD_ID) -> Batch:
+    """Pads (source ids, target ids) examples, marks included, to one batch.
+
+    Raises:
+        ValueError: there are no examples.
+    """
+    if not examples:
+        raise ValueError("a batch needs at least one example")
+    return Batch(
+        source_ids=_pad([source for source, _ in examples], pad_id),
+        target_ids=_pad([target for _, target in examples], pad_id),
+        pad_id=pad_id,
+    )
+
+
+def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
+    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return torch.from_numpy(padded)
