@@ -15,7 +15,10 @@ from prune_lab.results.files import relative_path
 from prune_lab.results.record import FILE_NAME, Record
 
 if TYPE_CHECKING:
+    import torch
+
     from prune_lab.evaluation.evaluate import Evaluation
+    from prune_lab.model.transformer import Transformer
 
 
 def check(config: dict[str, Any]) -> None:
@@ -28,6 +31,8 @@ def check(config: dict[str, Any]) -> None:
         raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
     bleu_metric(tokenize=splits.score_tokenize)
     model_source(config["export"])
+    if config["unpruned"] is not None:
+        model_source(config["unpruned"], "unpruned")
     decoding_options(config["decoding"])
     whole_numbers(config["batch"], "batch", BATCH)
     if config["speed"] is not None:
@@ -57,6 +62,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         directory=directory,
         weights=None if export is None else export / WEIGHTS,
         speed=config["speed"],
+        unpruned=unpruned_model(config, device),
         **config["batch"],
     )
     state = found.model["state"]
@@ -78,6 +84,22 @@ def run(config: dict[str, Any], directory: Path) -> None:
     record.save(directory)
     log.info(f"record: {directory / FILE_NAME}")
     print(in_words(found))
+
+
+def unpruned_model(config: dict[str, Any], device: torch.device) -> Transformer | None:
+    """What the speed of the model is measured in turn with.
+
+    Raises:
+        ValueError: it has no tokenizer.
+    """
+    from prune_lab.training.checkpoint import load_model
+
+    if config["unpruned"] is None or config["speed"] is None:
+        return None
+    model = load_model(model_source(config["unpruned"], "unpruned"))
+    if model.tokenizer is None:
+        raise ValueError(f"unpruned={config['unpruned']}: it has no tokenizer.json; its speed is measured on text")
+    return model.to(device)
 
 
 def earlier_record(export: Path | None) -> Record | None:

@@ -82,6 +82,7 @@ def evaluate(
     directory: str | Path | None = None,
     weights: str | Path | None = None,
     speed: Mapping[str, Any] | None = None,
+    unpruned: Transformer | None = None,
     max_sentences: int = MAX_SENTENCES,
     max_source_tokens: int = MAX_SOURCE_TOKENS,
 ) -> Evaluation:
@@ -95,6 +96,7 @@ def evaluate(
         directory: where `hypotheses.txt` goes; not written when None.
         weights: the model's weights file, for its size.
         speed: arguments of `measure_decoding`; not measured when None, nor for a masked model.
+        unpruned: whose speed is measured in turn with the model's, on the same device.
         max_sentences: most sentences of a batch.
         max_source_tokens: longer lines are cut.
 
@@ -120,7 +122,7 @@ def evaluate(
     facts = model_facts(model, weights)
     measured = None
     if speed is not None and facts["state"] != "masked":
-        measured = measure_decoding(model, corpus.sources, options, **speed)
+        measured = measure_decoding(model, corpus.sources, options, unpruned=unpruned, **speed)
         clock.note("speed")
     name = f"{splits.name} {corpus.name.removeprefix('data.')}"
     return Evaluation(
@@ -146,6 +148,7 @@ def record_export(
     method: str,
     seed: int,
     speed: Mapping[str, Any] | None = None,
+    unpruned: Transformer | str | Path | None = None,
     max_sentences: int = MAX_SENTENCES,
     device: str | None = None,
     base_hash: str | None = None,
@@ -164,6 +167,7 @@ def record_export(
         method: what chose the heads.
         seed: of the run.
         speed: see `evaluate`.
+        unpruned: see `evaluate`; the model or its export.
         max_sentences: most sentences of a batch.
         device: where to decode; see `choose_device`.
         base_hash: hash of the weights of the base model; an unpruned export is its own base.
@@ -177,6 +181,8 @@ def record_export(
     """
     export, directory = Path(export), Path(directory)
     model = load_export(export).to(choose_device(device))
+    if isinstance(unpruned, (str, Path)):
+        unpruned = load_export(unpruned) if speed is not None else None
     found = evaluate(
         model,
         corpus,
@@ -185,6 +191,7 @@ def record_export(
         directory=directory,
         weights=export / WEIGHTS,
         speed=speed,
+        unpruned=None if unpruned is None else unpruned.to(choose_device(device)),
         max_sentences=max_sentences,
     )
     comparison = None

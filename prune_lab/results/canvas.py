@@ -80,10 +80,8 @@ def title(axis: Axes, text: str, theme: Theme, *, quiet: bool = False) -> None:
     )
 
 
-def method_handles(
-    panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle], *, scores: bool = True
-) -> list[Line2D]:
-    """Legend entries of the unpruned models and all methods of a panel; as lines, with the unpruned BLEU, or bare."""
+def method_handles(panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle]) -> list[Line2D]:
+    """Legend entries of the unpruned models, with their BLEU, and of all methods of a panel."""
     handles = [
         Line2D(
             [],
@@ -93,7 +91,7 @@ def method_handles(
             markersize=13,
             color=theme.text if point is panel.reference else theme.background,
             markeredgecolor=theme.text,
-            label=plain_text(f"{point.line} {point.bleu.mean:.2f}" if scores else point.line),
+            label=plain_text(f"{point.line}: {point.bleu.mean:.2f}"),
         )
         for point in panel.unpruned
     ]
@@ -102,7 +100,7 @@ def method_handles(
             [],
             [],
             color=styles[line.name].colour(theme),
-            linestyle=styles[line.name].dashes if scores else "none",
+            linestyle=styles[line.name].dashes,
             marker=styles[line.name].marker,
             markersize=6,
             label=plain_text(line.name),

@@ -65,6 +65,9 @@ COLUMNS = (
     "validation_decoding",
     "products",
     "parts",
+    "speed_ratio",
+    "speed_ratio_low",
+    "speed_ratio_high",
 )
 
 
@@ -114,6 +117,7 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
     """One row of `results.csv`; paths are relative to the directory `start`."""
     significance, speed = record.significance or {}, record.speed or {}
     low, high = speed.get("spread") or (None, None)
+    ratio = speed.get("ratio") or {}
     values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
     values |= {name: record.settings.get(name) for name in COLUMNS if name not in values}
     criterion, selection = record.settings.get("criterion"), record.settings.get("selection")
@@ -141,6 +145,9 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
         "target_length": speed.get("target_length"),
         "products": record.training.get("products"),
         "parts": record.training.get("parts"),
+        "speed_ratio": ratio.get("median"),
+        "speed_ratio_low": ratio.get("low"),
+        "speed_ratio_high": ratio.get("high"),
         "export": _path_from(record, record.export, start),
         "hypotheses": _path_from(record, record.hypotheses, start),
         "record": _path_from(record, FILE_NAME, start),

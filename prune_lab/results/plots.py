@@ -1,8 +1,7 @@
-"""Charts over remaining heads: BLEU, heads by kind of site, and measured speed."""
+"""Charts over remaining heads: BLEU, and heads by kind of site."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
@@ -14,15 +13,12 @@ from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.results.canvas import frame, legend, method_handles, new_figure, settings, title
 from prune_lab.results.curves import Line, Panel, Point, Statistic
 from prune_lab.results.kept import heads_by_kind, original_heads
-from prune_lab.results.speed import Speed, speeds, target_lengths
 from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 
 # A loss that is small enough to be of interest, and how much of its surroundings the second view of the curve shows.
 NEAR = 0.5
 _ZOOM = 3.0
 _MAX_COLUMNS = 3
-# Letters of the small titles that fit above a chart of the full width.
-_CAPTION_WIDTH = 100
 
 
 def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure:
@@ -87,35 +83,6 @@ def kinds(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
             axis.set_visible(False)
         handles = [Line2D([], [], color=theme.kinds[kind], marker="o", markersize=5, label=kind) for kind in shown]
         legend(figure, handles, theme)
-    return figure
-
-
-def speed(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure | None:
-    """Measured decoding speed against remaining heads, with its spread; one chart for each way of measuring.
-
-    Returns:
-        None where fewer than two records have a speed that was measured in the same way.
-    """
-    styles = styles or method_styles(panel.lines)
-    groups: dict[str, list[Speed]] = {}
-    for measured in speeds(panel):
-        groups.setdefault(measured.conditions, []).append(measured)
-    groups = {conditions: members for conditions, members in groups.items() if len(members) > 1}
-    if not groups:
-        return None
-    with settings():
-        figure = new_figure(theme, 8.0, 3.7 * len(groups) + 0.5)
-        axes = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
-        for axis, (conditions, members) in zip(axes, groups.items(), strict=True):
-            frame(axis, panel.setting.total_heads, theme)
-            stated = ", ".join(text for text in (conditions, target_lengths(members)) if text)
-            title(axis, textwrap.fill(stated, _CAPTION_WIDTH), theme, quiet=True)
-            axis.set_xlabel("remaining heads")
-            axis.set_ylabel("sentences per second")
-            for measured in members:
-                _draw_speed(axis, measured, theme, None if measured.unpruned else styles[measured.line])
-            axis.set_ylim(bottom=0)
-        legend(figure, method_handles(panel, theme, styles, scores=False), theme)
     return figure
 
 
@@ -191,22 +158,4 @@ def _draw_kind(axis: Axes, rows: Sequence[tuple[Point, Statistic]], kind: str, t
         markeredgewidth=0.6,
         linewidth=1.6,
         elinewidth=0.9,
-    )
-
-
-def _draw_speed(axis: Axes, measured: Speed, theme: Theme, style: MethodStyle | None) -> None:
-    spread = None
-    if measured.low is not None and measured.high is not None:
-        spread = [[max(0.0, measured.median - measured.low)], [max(0.0, measured.high - measured.median)]]
-    axis.errorbar(
-        measured.remaining_heads,
-        measured.median,
-        yerr=spread,
-        color=style.colour(theme) if style else theme.text,
-        marker=style.marker if style else "*",
-        markersize=6.5 if style else 14,
-        elinewidth=1.2,
-        capsize=3,
-        alpha=0.8,
-        zorder=5,
     )

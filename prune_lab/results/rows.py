@@ -12,9 +12,9 @@ from prune_lab.results.files import relative_path
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
-from prune_lab.results.speed import speed_change, speed_obstacle, speed_of
+from prune_lab.results.speed import measured_speed, speed_change
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
-from prune_lab.results.summary import Answer, answers, ends, heads_range, saving
+from prune_lab.results.summary import Answer, answers, changes, ends, heads_range
 
 _QUALITY_HEADINGS = (
     "point",
@@ -41,9 +41,9 @@ _SIZE_HEADINGS = (
     "sentences per second",
     "tokens per second",
     "target length",
-    "against unpruned",
+    "speed against unpruned",
 )
-_ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interval", "saves")
+_ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interval", "size and speed against unpruned")
 
 
 def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
@@ -65,19 +65,14 @@ def size_table(panel: Panel) -> str | None:
     """Size and speed of all records that have either; None where no pruned one has, as with masked models only."""
     points = [[point] for point in panel.unpruned] + [list(reversed(line.points)) for line in panel.lines]
     groups = [
-        [
-            _size_row(panel, point, record)
-            for point in group
-            for record in point.records
-            if record.parameters or record.speed
-        ]
+        [_size_row(point, record) for point in group for record in point.records if record.parameters or record.speed]
         for group in points
     ]
     return table(_SIZE_HEADINGS, [group for group in groups if group]) if any(groups[len(panel.unpruned) :]) else None
 
 
 def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: float) -> str:
-    """The fewest heads of each method within a tolerance, and what that costs and saves."""
+    """The fewest heads of each method within a tolerance, and what that costs and changes."""
     assert panel.reference is not None
     reference = panel.reference.records[0]
     found = sorted(answers(panel, tolerance), key=lambda answer: (not answer.reached, answer.point.heads))
@@ -116,12 +111,7 @@ def _quality_row(
     return ("seed" if one_of_several else "", cells)
 
 
-def _size_row(panel: Panel, point: Point, record: Record) -> tuple[str, Sequence[str]]:
-    reference = panel.reference.records[0] if panel.reference is not None else None
-    change = None
-    if reference is not None and record is not reference:
-        obstacle = speed_obstacle(record, reference)
-        change = f"not compared: {obstacle}" if obstacle else speed_change(record, reference)
+def _size_row(point: Point, record: Record) -> tuple[str, Sequence[str]]:
     cells = (
         escape(_name(point, record)),
         str(record.seed),
@@ -129,10 +119,10 @@ def _size_row(panel: Panel, point: Point, record: Record) -> tuple[str, Sequence
         f"{record.remaining_heads}",
         "" if record.parameters is None else f"{record.parameters:,}",
         "" if record.file_bytes is None else f"{record.file_bytes / 1e6:.2f}",
-        _speed(record),
+        measured_speed(record),
         _number((record.speed or {}).get("tokens_per_second")),
         _number((record.speed or {}).get("target_length")),
-        escape(change or ""),
+        escape(speed_change(record)),
     )
     return ("", cells)
 
@@ -170,7 +160,7 @@ def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Re
         f"{answer.point.bleu.mean:.2f}{spread}",
         f"{answer.difference:+.2f}",
         escape(interval_text(answer.point.records)),
-        escape(saving(answer.point.records[0], reference)) if answer.reached else "",
+        escape(_changes(answer, reference)) if answer.reached else "",
     )
     return ("", cells)
 
@@ -193,17 +183,14 @@ def _validation_searches(panel: Panel) -> list[str | None]:
     return [] if list(found) == [None] else list(found)
 
 
+def _changes(answer: Answer, reference: Record) -> str:
+    kept_all = all(record.state == "unpruned" for record in answer.point.records)
+    return "none, all heads remain" if kept_all else changes(answer.point.records[0], reference)
+
+
 def _p_value(records: Sequence[Record]) -> str:
     value = p_value(records)
     return "" if value is None else f"{value:.3f}"
-
-
-def _speed(record: Record) -> str:
-    speed = speed_of(record)
-    if speed is None:
-        return ""
-    spread = "" if speed.low is None or speed.high is None else f" ({speed.low:.1f} to {speed.high:.1f})"
-    return f"{speed.median:.1f}{spread}"
 
 
 def _number(value: float | None) -> str:

@@ -1,20 +1,20 @@
-"""Measured speed: what may be compared, and whether a difference is one.
+"""Measured speed: of a model, and against the unpruned one that was measured in turn with it.
 
-Nothing here is computed from the number of heads.
+Speeds that were measured apart are not compared: what else the machine did is in them. Nothing here is computed from
+the number of heads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from statistics import fmean
 
-from prune_lab.results.curves import Panel
-from prune_lab.results.families import is_reference
+from prune_lab.results.curves import Point
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"
-# Two measurements can be compared when all of these are equal.
+# What a speed was measured with, in words for people.
 _CONDITIONS = (
     "device",
     "device_name",
@@ -27,110 +27,125 @@ _CONDITIONS = (
     "warm_up",
     "repeats",
 )
-# ... and when the mean lengths of what was decoded differ by less than this share: shorter outputs are found sooner.
+# Mean lengths of what was decoded may differ by less than this share: shorter outputs are found sooner.
 _MAX_LENGTH_DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True)
-class Speed:
-    """The speed of one record.
+class Ratio:
+    """Speed over that of the unpruned model, in sentences per second.
 
     Attributes:
-        line: Name of the curve of the record.
-        remaining_heads: Number of heads that remain.
-        median: Sentences per second.
-        low: Lower end of the spread, None if not recorded.
-        high: Upper end of the spread.
+        median: Of the pairs of passes.
+        low: Lower end of its interval.
+        high: Upper end.
+        by_length: Mean length of the outputs over that of the unpruned model's: the ratio times this is that of tokens
+            per second.
+        obstacle: Why it says little, such as `outputs of other length`; empty where it says something.
         conditions: What it was measured with, in words.
         target_length: Mean length of the outputs in tokens, None if not recorded.
-        unpruned: Whether it belongs to an unpruned model that others are compared with.
     """
 
-    line: str
-    remaining_heads: int
     median: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
+    by_length: float
+    obstacle: str
     conditions: str
     target_length: float | None
-    unpruned: bool
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the interval leaves out 1, in sentences and in tokens per second."""
+        is_faster, is_slower = min(1, self.by_length) * self.low > 1, max(1, self.by_length) * self.high < 1
+        return not self.obstacle and (is_faster or is_slower)
+
+    @property
+    def numbers(self) -> str:
+        """`x1.12 (1.05 to 1.20)`."""
+        return f"x{self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+    def __str__(self) -> str:
+        """In words: the numbers, `no measurable change`, or the obstacle."""
+        if self.obstacle:
+            return f"not compared: {self.obstacle}"
+        return self.numbers if self.is_change else f"{NO_CHANGE} ({self.low:.2f} to {self.high:.2f})"
 
 
-def speed_of(record: Record, line: str = "") -> Speed | None:
-    """The speed of a record on a curve; None if it was not measured, as for every masked one."""
-    if record.speed is None:
+def ratio_of(record: Record) -> Ratio | None:
+    """The ratio of a record; None if it was not measured in turn with an unpruned model of other shapes."""
+    speed = record.speed or {}
+    ratio = speed.get("ratio")
+    if ratio is None or record.state == "unpruned":
         return None
-    low, high = record.speed.get("spread") or (None, None)
-    return Speed(
-        line=line,
-        remaining_heads=record.remaining_heads or 0,
-        median=float(record.speed["sentences_per_second"]),
-        low=low,
-        high=high,
-        conditions=", ".join(
-            f"{name.replace('_', ' ')} {_short(record.speed[name])}"
-            for name in _CONDITIONS
-            if record.speed.get(name) is not None
-        ),
-        target_length=record.speed.get("target_length"),
-        unpruned=is_reference(record),
+    length, base = speed.get("target_length"), ratio.get("target_length")
+    obstacle = ""
+    if length is None or base is None:
+        obstacle = "length of outputs not known"
+    elif abs(length - base) >= _MAX_LENGTH_DIFFERENCE * base:
+        obstacle = "outputs of other length"
+    return Ratio(
+        median=float(ratio["median"]),
+        low=float(ratio["low"]),
+        high=float(ratio["high"]),
+        by_length=length / base if length and base else 1.0,
+        obstacle=obstacle,
+        conditions=conditions(record),
+        target_length=length,
     )
 
 
-def speeds(panel: Panel) -> list[Speed]:
-    """All speeds of a panel, those of the unpruned models first."""
-    points = (*panel.unpruned, *panel.points)
-    found = (speed_of(record, point.line) for point in points for record in point.records)
-    return [speed for speed in found if speed is not None]
+def ratios(point: Point) -> list[Ratio]:
+    """The ratios of the seeds of a point."""
+    return [ratio for record in point.records if (ratio := ratio_of(record)) is not None]
 
 
-def target_lengths(measured: Sequence[Speed]) -> str:
+def speed_change(record: Record) -> str:
+    """The speed of a record beside that of the unpruned model, in words; empty where there is nothing to say.
+
+    Models that keep all heads have the shapes of the unpruned one, and get no ratio.
+    """
+    ratio = ratio_of(record)
+    if ratio is not None:
+        return str(ratio)
+    return "not compared: measured apart" if record.speed is not None and record.state == "pruned" else ""
+
+
+def mean_change(point: Point) -> str:
+    """The speed of a point in a few letters: `x1.12`, or `no change` where a seed has no measurable one."""
+    found = [ratio for ratio in ratios(point) if not ratio.obstacle]
+    if not found:
+        return ""
+    is_faster = {ratio.median > 1 for ratio in found}
+    if len(is_faster) > 1 or not all(ratio.is_change for ratio in found):
+        return "no change"
+    return f"x{fmean(ratio.median for ratio in found):.2f}"
+
+
+def conditions(record: Record) -> str:
+    """What the speed of a record was measured with: `device cpu, dtype float32, threads 2, ...`."""
+    speed = record.speed or {}
+    known = ((name.replace("_", " "), speed.get(name)) for name in _CONDITIONS)
+    return ", ".join(f"{name} {_short(value)}" for name, value in known if value is not None)
+
+
+def target_lengths(measured: Sequence[Ratio]) -> str:
     """Mean lengths of the outputs, such as `target length 11.2 to 12.4`; empty where none is recorded."""
-    lengths = [speed.target_length for speed in measured if speed.target_length is not None]
+    lengths = [ratio.target_length for ratio in measured if ratio.target_length is not None]
     if not lengths:
         return ""
     ends = dict.fromkeys((_short(min(lengths)), _short(max(lengths))))
     return f"target length {' to '.join(ends)}"
 
 
-def speed_change(record: Record, reference: Record) -> str | None:
-    """The speed of a record beside that of the unpruned model, in words.
-
-    Returns:
-        `1.21x` in sentences per second, with the ratio in tokens per second where it is another one; `no measurable
-        change` where the spreads of either overlap; None where either was not measured, gives no spread, or where
-        `speed_obstacle` has something to say.
-    """
-    ours, theirs = record.speed, reference.speed
-    if ours is None or theirs is None or speed_obstacle(record, reference) is not None:
-        return None
-    ratio = _ratio(ours, theirs, "sentences_per_second", "spread")
-    by_tokens = _ratio(ours, theirs, "tokens_per_second", "tokens_spread")
-    if ratio is None or NO_CHANGE in (ratio, by_tokens):
-        return ratio and NO_CHANGE
-    return ratio if by_tokens in (None, ratio) else f"{ratio} ({by_tokens} in tokens)"
+def measured_speed(record: Record) -> str:
+    """Sentences per second with their spread: `205.0 (196.0 to 214.0)`; empty if not measured."""
+    if record.speed is None:
+        return ""
+    spread = record.speed.get("spread")
+    shown = f" ({spread[0]:.1f} to {spread[1]:.1f})" if spread else ""
+    return f"{record.speed['sentences_per_second']:.1f}{shown}"
 
 
-def speed_obstacle(record: Record, reference: Record) -> str | None:
-    """Why two measured speeds cannot be compared, such as `outputs of other length`; None if they can."""
-    ours, theirs = record.speed, reference.speed
-    if ours is None or theirs is None:
-        return None
-    unlike = [name.replace("_", " ") for name in _CONDITIONS if _short(ours.get(name)) != _short(theirs.get(name))]
-    if unlike:
-        return f"other {', '.join(unlike)}"
-    length, base = ours.get("target_length"), theirs.get("target_length")
-    if length is None or base is None:
-        return None if length is base else "length of outputs not known"
-    return "outputs of other length" if abs(length - base) >= _MAX_LENGTH_DIFFERENCE * base else None
-
-
-def _ratio(ours: dict[str, Any], theirs: dict[str, Any], median: str, spread: str) -> str | None:
-    if not all(speed.get(name) for speed in (ours, theirs) for name in (median, spread)):
-        return None
-    (low, high), (base_low, base_high) = ours[spread], theirs[spread]
-    return NO_CHANGE if low <= base_high and base_low <= high else f"{ours[median] / theirs[median]:.2f}x"
-
-
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)

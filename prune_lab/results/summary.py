@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.record import Record
-from prune_lab.results.speed import NO_CHANGE, speed_change, speed_obstacle
+from prune_lab.results.speed import ratio_of
 
 # BLEU that a pruned model may lose and still count as good as the unpruned one.
 TOLERANCE = 0.5
@@ -60,7 +60,7 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
     if reached:
         parts = [
-            f"{answer.line} needs {answer.point.heads:.3g} of {total} heads ({_cost(answer.point, answer.difference)})"
+            f"{answer.line} needs {_share(answer.point.heads, total)} heads ({_cost(answer.point, answer.difference)})"
             for answer in reached
         ]
         text.append(f"For a loss of at most {tolerance:g} BLEU, {_listed(parts)}.")
@@ -74,9 +74,9 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
         )
         text.append(f"{which}; closest: {_listed(parts)}.")
     best = best_answer(panel, tolerance)
-    gain = saving(best.point.records[0], record) if best is not None else ""
+    gain = changes(best.point.records[0], record) if best is not None else ""
     if best is not None and gain:
-        text.append(f"That model of {best.line} has {gain}.")
+        text.append(f"Against the unpruned model, that of {best.line} has {gain}.")
     return text
 
 
@@ -119,22 +119,25 @@ def ends(values: Sequence[int]) -> list[int]:
     return list(dict.fromkeys((values[0], values[-1]))) if values else []
 
 
-def saving(record: Record, reference: Record) -> str:
-    """What a pruned model saves against the unpruned one, as far as it was measured; empty for a masked one."""
+def changes(record: Record, reference: Record) -> str:
+    """Size and speed of a pruned model against the unpruned one, as far as measured; empty for others."""
+    if record.state != "pruned":
+        return ""
     parts = []
-    if record.parameters and reference.parameters:
-        share = 1 - record.parameters / reference.parameters
-        parts.append(f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} parameters")
-    if record.file_bytes and reference.file_bytes:
-        share = 1 - record.file_bytes / reference.file_bytes
-        parts.append(f"a {abs(share):.1%} {'smaller' if share >= 0 else 'larger'} weights file")
-    change = speed_change(record, reference)
-    if change == NO_CHANGE:
-        parts.append("no measurable change of decoding speed")
-    elif change:
-        parts.append(f"a decoding speed of {change}")
-    obstacle = speed_obstacle(record, reference)
-    return _listed(parts) + (f"; decoding speed not compared: {obstacle}" if parts and obstacle else "")
+    for name, of_what in (("parameters", "{} parameters"), ("file_bytes", "a {} weights file")):
+        ours, theirs = getattr(record, name), getattr(reference, name)
+        if ours and theirs and f"{abs(share := 1 - ours / theirs):.1%}" != "0.0%":
+            more, less = ("more", "fewer") if name == "parameters" else ("larger", "smaller")
+            parts.append(of_what.format(f"{abs(share):.1%} {less if share > 0 else more}"))
+    ratio = ratio_of(record)
+    if ratio is not None and not ratio.obstacle:
+        changed, interval = ratio.is_change, f"{ratio.low:.2f} to {ratio.high:.2f}"
+        parts.append(
+            f"a decoding speed of {ratio.numbers}"
+            if changed
+            else f"no measurable change of decoding speed ({interval})"
+        )
+    return _listed(parts) + (f"; decoding speed {ratio}" if parts and ratio is not None and ratio.obstacle else "")
 
 
 def heads_range(point: Point) -> str:
@@ -150,6 +153,10 @@ def _answer(panel: Panel, line: Line, tolerance: float) -> Answer:
             return Answer(line.name, True, point, difference)
     point, difference = max(differences, key=lambda item: item[1])
     return Answer(line.name, False, point, difference)
+
+
+def _share(heads: float, total: int) -> str:
+    return f"all {total}" if heads == total else f"{heads:.3g} of {total}"
 
 
 def _cost(point: Point, difference: float) -> str:

@@ -9,7 +9,7 @@ from prune_lab.results.curves import Panel, Point, panels
 from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
-from prune_lab.results.speed import speed_of
+from prune_lab.results.speed import mean_change
 from prune_lab.results.summary import effort, ends
 
 _MAX_NAME, _MIN_NAME = 24, 8
@@ -38,7 +38,7 @@ _COLUMNS = (
     _Column("95 % interval", lambda panel, point: _interval(point), 7),
     _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 1),
     _Column("params", lambda panel, point: _parameters(point), 3),
-    _Column("sent/s", lambda panel, point: _speed(point), 4),
+    _Column("speed", lambda panel, point: mean_change(point), 4),
 )
 
 
@@ -129,8 +129,3 @@ def _interval(point: Point) -> str:
 def _parameters(point: Point) -> str:
     counts = [record.parameters for record in point.records if record.parameters is not None]
     return f"{sum(counts) / len(counts) / 1e6:.2f}M" if counts else ""
-
-
-def _speed(point: Point) -> str:
-    medians = [speed.median for record in point.records if (speed := speed_of(record)) is not None]
-    return f"{sum(medians) / len(medians):.0f}" if medians else ""

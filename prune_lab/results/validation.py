@@ -161,6 +161,11 @@ def _check_speed(speed: dict[str, Any]) -> None:
         isinstance(spread, list) and len(spread) == 2 and all(map(_is_number, spread)) and spread[0] <= spread[1]
     ):
         raise ValueError(f"record key 'speed.spread' is {spread!r}; allowed is [low, high] in sentences per second")
+    ratio = speed.get("ratio")
+    if ratio is not None and not (
+        isinstance(ratio, dict) and all(_is_number(ratio.get(name)) for name in ("low", "median", "high"))
+    ):
+        raise ValueError(f"record key 'speed.ratio' is {ratio!r}; allowed is a mapping with median, low and high")
 
 
 def _is_integer(value: Any) -> bool:

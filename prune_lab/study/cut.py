@@ -193,6 +193,7 @@ class _Cutter:
                 **training_facts(self._result),
                 gate_evaluation=self._evaluation,
                 baseline=self.input_hypotheses(),
+                unpruned=self._unpruned(),
             )
             self.show(point.budget)
 
@@ -242,6 +243,15 @@ class _Cutter:
             return model
         folded = fold_fractions(model)
         return prune_heads(folded, HeadMask.keeping({}, folded))
+
+    def _unpruned(self) -> Transformer | None:
+        """What the speed of points is measured in turn with: the input without gates, if none of its heads is gone."""
+        is_whole = sum(map(len, self._model.heads().values())) == sum(self._model.original_heads().values())
+        if self._settings.speed is None or not is_whole:
+            return None
+        whole = self._model.copy()
+        whole.remove_gates()
+        return whole
 
     def _place(self, num_heads: int) -> Path:
         return self._directory / f"{num_heads}-heads"

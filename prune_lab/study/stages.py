@@ -124,6 +124,7 @@ class Stages:
             label=point.label,
             gate_evaluation=point.method.gate_evaluation,
             baseline=self._reference(),
+            unpruned=self.directory / "continued" / "export",
         )
 
     def recover(

@@ -112,6 +112,16 @@ def test_what_chose_the_heads_is_known_from_the_run_that_made_the_export(
     assert record.export == "../point/export"
 
 
+def test_a8_the_speed_of_the_unpruned_model_is_measured_in_turn(
+    run: Run, folder: Path, export: Path, text: list[str], model: Transformer
+) -> None:
+    prune_heads(model, HeadMask.removing({"decoder.0.cross": [2]}, model)).save_pretrained("point/export")
+    settings = [*TEXT[:3], "speed.repeats=5", "speed.num_lines=2", "decoding=greedy"]
+    assert run("evaluate", "export=point", *settings, f"unpruned={export}", "output=run").status == 0
+    speed = Record.load("run").speed
+    assert speed is not None and speed["ratio"]["low"] <= speed["ratio"]["median"] <= speed["ratio"]["high"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -120,6 +130,10 @@ def test_what_chose_the_heads_is_known_from_the_run_that_made_the_export(
         (["split=validation"], "split=validation: data=text has no such split, it has test"),
         (["split=all"], "split: 'all'; allowed are train, validation, test"),
         (["export=nothing"], "export=nothing: no such directory; an export holds config.json and model.safetensors"),
+        (
+            ["unpruned=nothing"],
+            "unpruned=nothing: no such directory; an export holds config.json and model.safetensors",
+        ),
         (["export=test.en"], "export=test.en: is a file; allowed are the directory of an export and a checkpoint"),
         (["export=best.ckpt"], "export=best.ckpt: no such directory"),
         (["export=."], "export=.: not an export, it has no config.json"),

@@ -1,6 +1,7 @@
 """A8: speed is measured, stated with what it was measured with, and compared only beyond its spread."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,26 +56,73 @@ def test_a8_every_pass_translates_the_same_lines(
     assert len(passes) == 4 and all(lines == passes[0] for lines in passes)
 
 
-def test_a8_no_speed_up_comes_from_the_head_count(
-    text_model: Build, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def seconds() -> Iterator[float]:
-        now = 0.0
-        while True:
-            yield now
-            now += 1.0
+def two_models(text_model: Build) -> tuple[Transformer, Transformer]:
+    """The small model with one head a site, and whole."""
+    whole = text_model()
+    return prune_heads(whole, HeadMask.removing({site: [0, 1, 2] for site in whole.sites()}, whole)), whole
 
-    model = text_model()
-    pruned = prune_heads(model, HeadMask.removing({site: [0, 1, 2] for site in model.sites()}, model))
-    measured = []
-    for each in (model, pruned):
-        clock = seconds()
-        monkeypatch.setattr(efficiency.time, "perf_counter", lambda clock=clock: next(clock))
-        measured.append(measure_decoding(each, [source for source, _ in pairs[:3]], OPTIONS, repeats=2))
-        # Outputs of untrained models differ in length, which is a reason of its own not to compare.
-        measured[-1]["target_length"] = 4.0
-    base, ours = (Record(method="x", seed=1, status="failed", reason="no scores", speed=each) for each in measured)
-    assert speed_change(ours, base) == NO_CHANGE
+
+def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Transformer, int], float]) -> list[Transformer]:
+    """Lets the clock run by so many seconds for each pass, by model and number of the pass; returns the models."""
+    now, order = [0.0], []
+
+    def translate(model: Transformer, lines: list[str], *rest: Any, **settings: Any) -> Any:
+        now[0] += seconds(model, sum(each is model for each in order))
+        order.append(model)
+        return SimpleNamespace(source_lengths=[5] * len(lines), target_lengths=[4] * len(lines))
+
+    monkeypatch.setattr(efficiency, "translate_lines", translate)
+    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: now[0])
+    return order
+
+
+def test_a8_two_models_take_turns_so_that_what_else_the_machine_does_is_in_both(
+    text_model: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine gets twice as slow after every pass of both; the ratio stays that of the models, with its noise."""
+    pruned, whole = two_models(text_model)
+    noise = [1.0, 1.0, 1.1, 1.0, 0.9, 1.0]
+    order = timed(monkeypatch, lambda model, number: 2.0**number * (1.0 if model is pruned else 1.2 * noise[number]))
+    speed = measure_decoding(pruned, ["a", "b"], OPTIONS, warm_up=1, unpruned=whole)
+    assert [model is pruned for model in order] == [True, False, False, True] * 3
+    ratio = speed["ratio"]
+    assert [ratio[name] for name in ("median", "low", "high")] == pytest.approx([1.2, 1.08, 1.32])
+    assert (ratio["pairs"], ratio["confidence"], ratio["target_length"]) == (5, 0.9375, 4.0)
+    assert speed["sentences_per_second"] == 2 / 2**3 and ratio["sentences_per_second"] == pytest.approx(
+        2 / (1.2 * 2**3)
+    )
+    assert speed_change(record_of(speed)) == "x1.20 (1.08 to 1.32)"
+
+
+def test_a8_the_interval_of_a_median_leaves_out_single_passes(
+    text_model: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 9 pairs, one is twice as slow for another reason: the second from either end is enough."""
+    pruned, whole = two_models(text_model)
+    timed(monkeypatch, lambda model, number: 1.0 if model is pruned else [1.0, 2.0, *[1.1] * 6, 1.2][number])
+    ratio = measure_decoding(pruned, ["a"], OPTIONS, warm_up=0, repeats=9, unpruned=whole)["ratio"]
+    assert [ratio[name] for name in ("median", "low", "high")] == pytest.approx([1.1, 1.1, 1.2])
+    assert ratio["confidence"] == pytest.approx(1 - 2 * 10 / 2**9)
+
+
+def test_a8_no_speed_up_comes_from_the_head_count(text_model: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned, whole = two_models(text_model)
+    timed(monkeypatch, lambda model, number: 1.0)
+    speed = measure_decoding(pruned, ["a"], OPTIONS, unpruned=whole)
+    assert speed_change(record_of(speed)) == f"{NO_CHANGE} (1.00 to 1.00)"
+
+
+def test_a8_equal_shapes_and_few_passes_give_no_ratio(text_model: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned, whole = two_models(text_model)
+    order = timed(monkeypatch, lambda model, number: 1.0)
+    assert "ratio" not in measure_decoding(text_model(seed=1), ["a"], OPTIONS, unpruned=whole)
+    assert "ratio" not in measure_decoding(pruned, ["a"], OPTIONS, repeats=4, unpruned=whole)
+    assert "ratio" not in measure_decoding(pruned, ["a"], OPTIONS)
+    assert all(model is not whole for model in order)
+
+
+def record_of(speed: dict[str, Any]) -> Record:
+    return Record(method="x", seed=1, status="failed", reason="no scores", state="pruned", speed=speed)
 
 
 @pytest.mark.parametrize(

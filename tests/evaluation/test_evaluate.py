@@ -171,6 +171,12 @@ def test_a_record_of_a_pruned_export_takes_the_hash_of_its_base(
     pruned.save_pretrained(tmp_path / "export")
     values: dict[str, Any] = {"corpus": corpus, "splits": splits_of(), "options": GREEDY, "method": "random", "seed": 1}
     assert record_export(tmp_path / "export", tmp_path, **values).base_hash is None
-    found = record_export(tmp_path / "export", tmp_path, base_hash=weights_hash(model), **values)
+    model.save_pretrained(tmp_path / "unpruned")
+    found = record_export(
+        tmp_path / "export", tmp_path, base_hash=weights_hash(model), unpruned=tmp_path / "unpruned", **values
+    )
     assert (found.base_hash, found.weights_hash) == (weights_hash(model), weights_hash(pruned))
     assert found.speed is None
+    measured = {**values, "speed": {**SPEED, "repeats": 5}}
+    again = record_export(tmp_path / "export", tmp_path, unpruned=tmp_path / "unpruned", **measured)
+    assert again.speed is not None and again.speed["ratio"]["low"] <= again.speed["ratio"]["high"]

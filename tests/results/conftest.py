@@ -53,6 +53,7 @@ def make_record(
     lost = size * (1 - num_heads / total) ** bend - (0.4 if method == "hard_concrete" and num_heads > total / 2 else 0)
     bleu = 38.62 - lost + generator.uniform(-0.25, 0.25) if num_heads < total else 38.62
     speed = 205.0 + 60 * (1 - num_heads / total)
+    ratio = {"median": speed / 205, "low": speed / 205 - 0.02, "high": speed / 205 + 0.03, "pairs": 5}
     values: dict[str, Any] = {
         "method": method,
         "label": f"{method}, {num_heads} heads" if num_heads < total else method,
@@ -89,6 +90,7 @@ def make_record(
             "target_length": 12.5,
             "warm_up": 1,
             "repeats": 5,
+            **({"ratio": {**ratio, "target_length": 12.5}} if num_heads < total else {}),
         },
         "settings": {"criterion": method.split("+")[0], "scope": "global", "point": num_heads, "updates": 3000},
         "base_hash": "ab" * 32,

@@ -95,7 +95,7 @@ def test_odd_text_stays_in_its_cell(tmp_path, record):
 
 def test_all_columns_are_filled_somewhere(record, tmp_path):
     settings = {"criterion": "gate", "scope": "global", "penalty_weight": 0.02, "updates": 10, "recovery_updates": 5}
-    made = record(settings=settings, gate_evaluation="round", reason="", weights_hash="01")
+    made = record(num_heads=12, settings=settings, gate_evaluation="round", reason="", weights_hash="01")
     made.save(tmp_path)
     values = row(made, tmp_path)
     assert [name for name in COLUMNS if values[name] in (None, "")] == ["reason"]

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import pytest
 from PIL import Image
 
-from prune_lab.results import grids, plots
+from prune_lab.results import grids, plots, speed_plot
 from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.curves import panels
 from prune_lab.results.kept import counts_by_kind, heads_by_kind, original_heads, share_kept
@@ -34,7 +34,7 @@ def test_the_curve_shows_every_mean_every_seed_and_the_unpruned_model(study_reco
     assert full.get_xlim()[0] <= 0 and full.get_xlim()[1] > 48
     assert zoomed.get_ylim()[0] == pytest.approx(38.62 - 3)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert names == ["unpruned 38.62", "gradient", "gradient+recovery", "hard_concrete", "random"]
+    assert names == ["unpruned: 38.62", "gradient", "gradient+recovery", "hard_concrete", "random"]
 
 
 def test_a_small_range_needs_no_second_view(record):
@@ -80,7 +80,7 @@ def test_one_to_forty_points_and_small_to_large_models(record, layers, width, nu
     total = 3 * layers * width
     heads = [total * index // (num_points + 1) for index in range(num_points)]
     panel = panel_of(record("unpruned", total, 1, layers, width), *(record("gate", n, 1, layers, width) for n in heads))
-    for figure in (plots.curve(panel), plots.kinds(panel), grids.kept_heads(panel), plots.speed(panel)):
+    for figure in (plots.curve(panel), plots.kinds(panel), grids.kept_heads(panel), speed_plot.speed(panel)):
         assert figure is not None
         width_inches, height_inches = figure.get_size_inches()
         assert width_inches <= 12 and height_inches <= 20
@@ -89,15 +89,27 @@ def test_one_to_forty_points_and_small_to_large_models(record, layers, width, nu
 
 def test_figures_without_data_are_left_out(record):
     bare = panel_of(record("unpruned", 48, heads={}, speed=None), record(heads={}, speed=None))
-    assert plots.kinds(bare) is None and grids.kept_heads(bare) is None and plots.speed(bare) is None
-    other = {"sentences_per_second": 3.0, "device": "cuda"}
-    assert plots.speed(panel_of(record("unpruned", 48), record(speed=other))) is None, "measured otherwise"
+    assert plots.kinds(bare) is None and grids.kept_heads(bare) is None and speed_plot.speed(bare) is None
+    apart = {name: value for name, value in record().speed.items() if name != "ratio"}
+    assert speed_plot.speed(panel_of(record("unpruned", 48), record(speed=apart))) is None, "not measured in turn"
+
+
+def test_the_chart_of_speed_shows_ratios_and_its_legend_no_more_than_is_drawn(record):
+    longer = {**record(num_heads=6).speed, "target_length": 20.0}
+    made = [record(num_heads=24), record("random", 12), record("random", 6, speed=longer), record("hard_concrete", 48)]
+    figure = speed_plot.speed(panel_of(record("unpruned", 48), record("base", 48), *made))
+    (axis,) = figure.axes
+    drawn = sorted(line.get_ydata()[0] for line in axis.lines if line.get_marker() in ("o", "h", "s"))
+    assert drawn == pytest.approx(sorted(each.speed["ratio"]["median"] for each in made[:3]))
+    assert axis.get_ylim()[0] < 0.9 and axis.get_ylim()[1] > 1.1
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["unpruned", "gradient", "random", "outputs of other length"]
 
 
 def test_the_conditions_of_a_speed_fit_above_its_chart(record):
     speed = {**record().speed, "num_sentences": 128, "source_length": 14.59375, "device_name": "x" * 40}
     panel = panel_of(*(record(name, heads, speed=speed) for name, heads in (("unpruned", 48), ("gradient", 24))))
-    figure = plots.speed(panel)
+    figure = speed_plot.speed(panel)
     render(figure, "png", dpi=100)
     (axis,) = figure.axes
     title = axis._left_title  # not reachable otherwise

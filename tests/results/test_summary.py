@@ -10,8 +10,9 @@ from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.record import Record
-from prune_lab.results.rows import size_table
-from prune_lab.results.speed import NO_CHANGE, speed_change, speed_obstacle
+from prune_lab.results.rows import answers_table, size_table
+from prune_lab.results.speed import NO_CHANGE, mean_change, speed_change
+from prune_lab.results.style import method_styles
 from prune_lab.results.summary import answers, best_answer, sentences
 from prune_lab.results.table import text_table
 
@@ -104,80 +105,65 @@ def test_only_unpruned_models_make_a_summary_too(record):
     assert len(sentences(panel_of(record("unpruned", 48)))) == 1
 
 
-def speed(median, half, **changes):
-    values = {"sentences_per_second": median, "spread": [median - half, median + half], "device": "cpu"}
-    return values | changes
+def speed(median, half, *, length=12.0, base_length=12.0, **changes):
+    ratio = {"median": median, "low": median - half, "high": median + half, "target_length": base_length}
+    return {"sentences_per_second": 100.0, "target_length": length, "ratio": ratio} | changes
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "expected"),
+    ("measured", "expected"),
     [
-        (speed(120, 5), speed(100, 5), "1.20x"),
-        (speed(80, 5), speed(100, 5), "0.80x"),
-        (speed(108, 5), speed(100, 5), NO_CHANGE),
-        (speed(110, 5), speed(100, 5), NO_CHANGE),
-        (speed(200, 5, device="cuda"), speed(100, 5), None),
-        (speed(200, 5, threads=1), speed(100, 5, threads=2), None),
-        ({"sentences_per_second": 200}, speed(100, 5), None),
-        (None, speed(100, 5), None),
+        (speed(1.12, 0.07), "x1.12 (1.05 to 1.19)"),
+        (speed(0.8, 0.05), "x0.80 (0.75 to 0.85)"),
+        (speed(1.04, 0.05), f"{NO_CHANGE} (0.99 to 1.09)"),
+        (speed(0.96, 0.04), f"{NO_CHANGE} (0.92 to 1.00)"),
+        (speed(1.06, 0.02, length=12.5), "x1.06 (1.04 to 1.08)"),
+        (speed(1.04, 0.02, length=11.7), f"{NO_CHANGE} (1.02 to 1.06)"),
+        (speed(1.5, 0.02, length=3.0), "not compared: outputs of other length"),
+        (speed(1.5, 0.02, length=12.7), "not compared: outputs of other length"),
+        (speed(1.5, 0.02, length=None), "not compared: length of outputs not known"),
+        (speed(1.5, 0.02, ratio=None), "not compared: measured apart"),
+        (None, ""),
     ],
 )
-def test_a8_speed_is_compared_only_where_it_was_measured_alike(record, ours, theirs, expected):
-    assert speed_change(record(num_heads=2, speed=ours), record("unpruned", 48, speed=theirs)) == expected
+def test_a8_a_speed_is_compared_with_one_measured_in_turn_and_beyond_its_interval_only(record, measured, expected):
+    base = record("unpruned", 48, bleu=38.0, speed={"sentences_per_second": 1.0, "spread": [1.0, 1.0]})
+    ours = record(num_heads=2, bleu=38.0, speed=measured)
+    assert speed_change(ours) == expected
+    panel = panel_of(base, ours)
+    assert expected in size_table(panel)
+    text, table = " ".join(sentences(panel)), answers_table(panel, method_styles(panel.lines), 0.5)
+    for shown in (text, table):
+        assert ("decoding speed of x" in shown) == expected.startswith("x")
+        assert ("no measurable change of decoding speed" in shown) == expected.startswith(NO_CHANGE)
+        assert ("decoding speed not compared: " in shown) == ("length" in expected)
+    assert "saves" not in table and "size and speed against unpruned" in table
 
 
-MEASURED = {
-    "device": "cuda:0",
-    "device_name": "NVIDIA H200",
-    "dtype": "float32",
-    "threads": 2,
-    "batch_size": 64,
-    "beam_size": 5,
-    "num_sentences": 128,
-    "source_length": 13.5,
-    "target_length": 12.0,
-    "warm_up": 1,
-    "repeats": 5,
-}
-
-
-@pytest.mark.parametrize(
-    ("changes", "obstacle"),
-    [
-        ({}, None),
-        ({"target_length": 12.5}, None),
-        ({"target_length": 3.0}, "outputs of other length"),
-        ({"target_length": 12.7}, "outputs of other length"),
-        ({"target_length": None}, "length of outputs not known"),
-        ({"device_name": "Tesla T4"}, "other device name"),
-        ({"device_name": None}, "other device name"),
-        ({"repeats": 3, "dtype": "bfloat16"}, "other dtype, repeats"),
-        *(({name: 1}, f"other {name.replace('_', ' ')}") for name in ("threads", "batch_size", "beam_size")),
-        *(({name: 9}, f"other {name.replace('_', ' ')}") for name in ("num_sentences", "source_length", "warm_up")),
-    ],
-)
-def test_a8_unlike_conditions_and_outputs_give_no_ratio(record, changes, obstacle):
-    base = record("unpruned", 48, bleu=38.0, speed=speed(100, 5, **MEASURED))
-    ours = record(num_heads=2, bleu=38.0, speed=speed(300, 5, **(MEASURED | changes)))
-    assert speed_obstacle(ours, base) == obstacle
-    assert speed_change(ours, base) == (None if obstacle else "3.00x")
-    text, table = " ".join(sentences(panel_of(base, ours))), size_table(panel_of(base, ours))
-    if obstacle:
-        assert "3.00x" not in text and f"decoding speed not compared: {obstacle}" in text
-        assert "3.00x" not in table and f"not compared: {obstacle}" in table
-    else:
-        assert "a decoding speed of 3.00x" in text and "3.00x" in table
-
-
-@pytest.mark.parametrize(
-    ("tokens", "expected"), [(1200, "1.20x"), (1180, "1.20x (1.18x in tokens)"), (1090, NO_CHANGE)]
-)
-def test_a8_tokens_per_second_must_agree_with_sentences_per_second(record, tokens, expected):
-    base, ours = (
-        record(num_heads=heads, speed=speed(median, 5, tokens_per_second=each, tokens_spread=[each - 60, each + 60]))
-        for heads, median, each in ((48, 100, 1000), (2, 120, tokens))
+def test_a8_the_terminal_shows_a_ratio_or_that_there_is_none(record):
+    made = [(24, speed(1.2, 0.1)), (12, speed(1.02, 0.1)), (6, speed(1.5, 0.1, length=3.0)), (2, None)]
+    records = [record("unpruned", 48), *(record(num_heads=heads, speed=each) for heads, each in made)]
+    lines = text_table(records, 120).splitlines()
+    assert lines[3].split()[-1] == "speed"
+    assert [line.split("M")[-1].strip() for line in lines[6:]] == ["x1.20", "no change", "", ""]
+    assert (
+        mean_change(panel_of(record(speed=speed(1.2, 0.1)), record(seed=2, speed=speed(1.4, 0.1))).points[0]) == "x1.30"
     )
-    assert speed_change(ours, base) == expected
+    assert (
+        mean_change(panel_of(record(speed=speed(1.2, 0.1)), record(seed=2, speed=speed(0.8, 0.1))).points[0])
+        == "no change"
+    )
+
+
+def test_models_that_keep_all_heads_have_the_size_and_speed_of_the_unpruned_one(record):
+    whole = record("hard_concrete", 48, settings={"point": "weight 0"}, speed=speed(0.75, 0.01), bleu=38.6)
+    panel = panel_of(record("unpruned", 48), whole)
+    text, table = " ".join(sentences(panel)), answers_table(panel, method_styles(panel.lines), 0.5)
+    assert "hard_concrete needs all 48 heads" in text
+    assert "parameters" not in text and "speed" not in text and "0.0%" not in text
+    assert "none, all heads remain" in table and speed_change(whole) == ""
+    nearly = record(num_heads=47, bleu=38.6, parameters=2_911_231, file_bytes=11_660_001, speed=None)
+    assert "0.0%" not in " ".join(sentences(panel_of(record("unpruned", 48), nearly)))
 
 
 def test_a8_no_speed_is_claimed_for_models_without_a_measurement(record):
