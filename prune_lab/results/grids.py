@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,16 +11,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from prune_lab.heads import HeadSite, kind_of_site
+from prune_lab.heads import kind_of_site
 from prune_lab.results.canvas import legend, new_figure, plain_text, settings
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.kept import original_heads, share_kept
 from prune_lab.results.style import LIGHT, Theme
 
 # Inches. Sites with many heads get smaller cells, so that two methods still fit beside each other.
-_CELL, _SMALL_CELL, _MANY_HEADS = 0.13, 0.1, 6
+_CELL, _SMALL_CELL, _MANY_HEADS = 0.14, 0.11, 6
 _MIN_WIDTH = 0.88
 _PAGE_WIDTH = 10.0
+_LABELS_WIDTH = 0.95
+# Points; a letter of a name takes about 0.09 inches.
+_NAME_SIZE, _LABEL_SIZE = 10, 7
+_LETTER_WIDTH = 0.09
 
 
 def kept_heads(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
@@ -38,12 +43,12 @@ def kept_heads(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
         return None
     cell = _CELL if max(heads.values()) <= _MANY_HEADS else _SMALL_CELL
     width = max(_MIN_WIDTH, cell * max(heads.values()) + 0.25)
-    rows = _pack(blocks, max(1, int(_PAGE_WIDTH / width)))
+    rows = _pack(blocks, max(1, int((_PAGE_WIDTH - _LABELS_WIDTH) / width)), width)
     columns = max(len(row) for row in rows)
     kinds = dict.fromkeys(kind_of_site(site) for site in heads)
     with settings():
         figure = new_figure(
-            theme, max(6.8, width * columns + 0.4), (cell * len(heads) + 0.7) * len(rows) + 0.4, gap=0.06
+            theme, max(6.8, width * columns + _LABELS_WIDTH), (cell * len(heads) + 0.7) * len(rows) + 0.4, gap=0.06
         )
         grid = figure.subplots(len(rows), columns, squeeze=False)
         previous = None
@@ -53,12 +58,9 @@ def kept_heads(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
                     axis.set_visible(False)
                     continue
                 _draw_grid(axis, point, heads, theme)
-                # The empty first line keeps the place of the method's name in all grids of a row.
-                axis.set_title(f"\n{point.heads:.3g} heads", fontsize=8, color=theme.muted, loc="left")
-                if point.line != previous:
-                    _name(axis, point.line, theme)
-                if point.line != previous or point is row[0]:
-                    _label_layers(axis, list(heads), theme)
+                _head(axis, point, theme, is_first=point.line != previous)
+                if point is row[0]:
+                    _label_sites(axis, list(heads), theme)
                 previous = point.line
             for axis in axes[len(row) :]:
                 axis.set_visible(False)
@@ -67,14 +69,19 @@ def kept_heads(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
     return figure
 
 
-def _pack(blocks: Sequence[Sequence[Point]], columns: int) -> list[list[Point | None]]:
-    """Fills rows of at most `columns` grids; a method that fits beside the one before it follows after a gap."""
+def _pack(blocks: Sequence[Sequence[Point]], columns: int, width: float) -> list[list[Point | None]]:
+    """Fills rows of at most `columns` grids; a method that fits beside the one before it follows after a gap.
+
+    A method takes as many columns, each `width` wide, as it has grids or its name needs.
+    """
     rows: list[list[Point | None]] = []
-    for block in blocks:
-        if block and rows and len(rows[-1]) + 1 + len(block) <= columns:
-            rows[-1] += [None, *block]
+    for block in filter(None, blocks):
+        needed = math.ceil(len(block[0].line) * _LETTER_WIDTH / width)
+        wide = [*block, *[None] * min(needed - len(block), columns - len(block))]
+        if rows and len(rows[-1]) + 1 + len(wide) <= columns:
+            rows[-1] += [None, *wide]
         else:
-            rows += [list(block[start : start + columns]) for start in range(0, len(block), columns)]
+            rows += [wide[start : start + columns] for start in range(0, len(wide), columns)]
     return rows
 
 
@@ -97,15 +104,23 @@ def _draw_grid(axis: Axes, point: Point, heads: Mapping[str, int], theme: Theme)
         spine.set_visible(False)
 
 
-def _name(axis: Axes, name: str, theme: Theme) -> None:
-    text = axis.annotate(
-        plain_text(name), (0, 1), (0, 16), xycoords="axes fraction", textcoords="offset points", color=theme.text
+def _head(axis: Axes, point: Point, theme: Theme, *, is_first: bool) -> None:
+    """Writes the name of the method above its first grid, and the number of heads above each."""
+    # A title counts for the height of a row and not for the width of a column, and so does an empty one.
+    name = plain_text(point.line) if is_first else " "
+    axis.set_title(name, fontsize=_NAME_SIZE, color=theme.text, loc="left", pad=17)
+    count = axis.annotate(
+        f"{point.heads:.3g} heads",
+        (0, 1),
+        (0, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=8,
+        color=theme.muted,
     )
-    # The name may be wider than the grid, which must not push the next grid away.
-    text.set_in_layout(False)
+    count.set_in_layout(False)
 
 
-def _label_layers(axis: Axes, sites: Sequence[str], theme: Theme) -> None:
-    layers = [HeadSite.parse(site).layer for site in sites]
-    axis.set_yticks(np.arange(len(sites)) + 0.5, [str(layer) for layer in layers])
-    axis.tick_params(length=0, labelsize=6, labelcolor=theme.muted)
+def _label_sites(axis: Axes, sites: Sequence[str], theme: Theme) -> None:
+    axis.set_yticks(np.arange(len(sites)) + 0.5, list(sites))
+    axis.tick_params(length=0, labelsize=_LABEL_SIZE, labelcolor=theme.text)

@@ -111,7 +111,7 @@ _KINDS = (
 )
 _GRIDS = (
     "What was kept",
-    "Rows are sites, numbered by layer; columns are heads, as numbered in the unpruned model. Where a point has "
+    "Rows are sites; columns are heads, as numbered in the unpruned model. Where a point has "
     "several seeds, a paler cell was kept by fewer of them.",
 )
 _SPEED = (

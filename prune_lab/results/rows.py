@@ -68,7 +68,9 @@ def size_table(panel: Panel) -> str | None:
         [_size_row(point, record) for point in group for record in point.records if record.parameters or record.speed]
         for group in points
     ]
-    return table(_SIZE_HEADINGS, [group for group in groups if group]) if any(groups[len(panel.unpruned) :]) else None
+    if not any(groups[len(panel.unpruned) :]):
+        return None
+    return table(_SIZE_HEADINGS, [group for group in groups if group], kind="prose")
 
 
 def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: float) -> str:

@@ -111,6 +111,8 @@ def seeds_sentence(panel: Panel) -> str:
         groups.setdefault(tuple(ends(sorted({len(point.records) for point in line.points}))), []).append(line.name)
     parts = [f"{_listed(names)} {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
     num = len(panel.reference.records)
+    if list(groups) == [(num,)]:
+        return f"It is {'one run, and so is every point' if num == 1 else f'{num} runs, and so is every point'}."
     return f"It is {'one run' if num == 1 else f'{num} runs'}; runs of each point: {', '.join(parts)}."
 
 

@@ -117,6 +117,28 @@ def test_the_conditions_of_a_speed_fit_above_its_chart(record):
     assert title.get_window_extent().x1 < figure.bbox.x1
 
 
+@pytest.mark.parametrize(("layers", "width", "methods"), [(1, 2, 5), (2, 4, 3), (6, 8, 2)])
+def test_names_counts_and_sites_of_the_grids_are_whole_and_apart(record, layers, width, methods):
+    total = 3 * layers * width
+    names = [f"method {index} with a long name" for index in range(methods)]
+    made = [record(name, heads, 1, layers, width) for name in names for heads in (total // 2, total // 3)]
+    figure = grids.kept_heads(panel_of(*made))
+    render(figure, "png", dpi=100)
+    drawn = [axis for axis in figure.axes if axis.get_visible()]
+    titles = [axis._left_title for axis in drawn]  # not reachable otherwise
+    labels = [label for axis in drawn for label in axis.get_yticklabels()]
+    counts = [text for axis in drawn for text in axis.texts]
+    assert [title.get_text() for title in titles if title.get_text().strip()] == names
+    assert {label.get_text() for label in labels} == set(made[0].heads) and len(counts) == len(drawn)
+    boxes = [text.get_window_extent() for text in (*titles, *labels, *counts) if text.get_text().strip()]
+    for box in boxes:
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0 and box.y1 <= figure.bbox.y1
+    named = [title.get_window_extent() for title in titles if title.get_text().strip()]
+    assert not [(one, other) for one in named for other in named if one is not other and one.overlaps(other)]
+    assert min(label.get_fontsize() for label in labels) >= 7
+
+
 def test_png_and_pdf_are_valid(tmp_path, record):
     figure = plots.curve(panel_of(record("unpruned", 48), record(bleu=38.0)))
     png = save_figure(figure, tmp_path / "curve.png")

@@ -181,9 +181,8 @@ def test_how_long_and_how_often_the_unpruned_model_was_trained_is_told_beside_th
     assert text.startswith("The unpruned model, trained on without pruning, with its 48 heads scores 38.62 BLEU on ")
     assert "It was trained for 1600 updates in all, as many as hard_concrete; gradient and random for 1200." in text
     assert "It is one run; runs of each point: gradient and random 1, hard_concrete 2." in text
+    assert "It is one run, and so is every point." in " ".join(sentences(panel_of(unpruned, *cut)))
     again = record("unpruned", 48, 2, settings={"updates": 1600, "recovery_updates": 400})
-    assert "It is 2 runs; runs of each point: hard_concrete 2." in " ".join(
-        sentences(panel_of(unpruned, again, *gates))
-    )
+    assert "It is 2 runs, and so is every point." in " ".join(sentences(panel_of(unpruned, again, *gates)))
     unsaid = panel_of(record("unpruned", 48, settings={}), record(settings={}))
     assert "updates" not in " ".join(sentences(unsaid))
