@@ -26,6 +26,9 @@ def outline(config: ModelConfig) -> dict[str, Tensor]:
     """The tensors that an export of a model holds, with their shapes and types and without numbers.
 
     It takes no memory, and a few milliseconds.
+
+    Raises:
+        ValueError: options that the attention or the gates do not know.
     """
     is_sinusoidal = config.positions == "sinusoidal"
     if is_sinusoidal:
@@ -48,13 +51,13 @@ class _WithoutNumbers(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def check_weights(config: ModelConfig, weights: Mapping[str, Tensor], source: str, asked_by: str) -> None:
-    """Compare tensors with what a configuration asks for.
+def check_weights(wanted: Mapping[str, Tensor], weights: Mapping[str, Tensor], source: str, asked_by: str) -> None:
+    """Compare tensors with those that a configuration asks for.
 
     Weights are of one type, that of the embeddings. Gates may have another one.
 
     Args:
-        config: of the model.
+        wanted: the `outline` of the configuration.
         weights: by name.
         source: the file that they are from, for messages.
         asked_by: where the configuration is from.
@@ -62,7 +65,6 @@ def check_weights(config: ModelConfig, weights: Mapping[str, Tensor], source: st
     Raises:
         ValueError: names the first tensor that is missing, unknown, or of another shape or type.
     """
-    wanted = outline(config)
     for name, tensor in wanted.items():
         shape = list(tensor.shape)
         if name not in weights:

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.card import model_card
 from prune_lab.model.config import ModelConfig
-from prune_lab.model.fitting import check_tokenizer, check_weights
+from prune_lab.model.fitting import check_tokenizer, check_weights, outline
 from prune_lab.model.transformer import Transformer
 
 CONFIG, WEIGHTS, TOKENIZER, CARD = "config.json", "model.safetensors", "tokenizer.json", "README.md"
@@ -68,6 +68,7 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     tokenizer_hash = values.pop("tokenizer_hash", None)
     try:
         config = ModelConfig.from_dict(values)
+        wanted = outline(config)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / CONFIG}: {error}") from error
     # The tokenizer is checked before the weights are read, and these before a model is built: the cheapest come first.
@@ -76,7 +77,7 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
         tokenizer = Tokenizer.load(directory / TOKENIZER, expected_hash=tokenizer_hash)
         check_tokenizer(config, tokenizer, str(directory / TOKENIZER))
     weights = _read_weights(directory / WEIGHTS)
-    check_weights(config, weights, str(directory / WEIGHTS), asked_by=CONFIG)
+    check_weights(wanted, weights, str(directory / WEIGHTS), asked_by=CONFIG)
     for name, tensor in weights.items():
         if not tensor.isfinite().all():
             raise ValueError(f"{directory / WEIGHTS}: tensor {name!r} holds NaN or infinity; allowed are numbers")

@@ -10,7 +10,7 @@ import torch
 
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.config import ModelConfig
-from prune_lab.model.fitting import check_tokenizer, check_weights
+from prune_lab.model.fitting import check_tokenizer, check_weights, outline
 from prune_lab.model.transformer import Transformer
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def model_from_checkpoint(path: str | Path) -> Transformer:
     state, weights = content["prune_lab"], averaged_weights(content)
     try:
         config = ModelConfig.from_dict(state["config"])
+        wanted = outline(config)
         tokenizer = None if state["tokenizer"] is None else Tokenizer(state["tokenizer"])
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
-    check_weights(config, weights, str(path), asked_by="its configuration")
+    check_weights(wanted, weights, str(path), asked_by="its configuration")
     if tokenizer is not None:
         check_tokenizer(config, tokenizer, str(path))
     model = Transformer(config)
