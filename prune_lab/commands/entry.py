@@ -143,7 +143,8 @@ class Command:
 
     def _checked(self, composed: DictConfig, overrides: list[str]) -> dict[str, Any]:
         """The configuration as plain data; the command's own check knows more than the types, and is asked first."""
-        wrong = wrong_type(self.name, HydraConfig.get().runtime.choices, composed)
+        unresolved: Any = OmegaConf.to_container(composed, resolve=False)
+        wrong = wrong_type(self.name, HydraConfig.get().runtime.choices, unresolved)
         try:
             config: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
             with checked_additions(self.name, overrides):

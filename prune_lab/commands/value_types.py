@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from prune_lab.commands.help import config_directory
@@ -43,7 +43,7 @@ def _is_number(value: Any) -> bool:
 
 Kind = tuple[Callable[[Any], bool], str]
 _TEXT: Kind = (_is_text, "text")
-_PATH: Kind = (_is_text, "text; write ./3 for a path that is a number")
+_PATH: Kind = (_is_text, "text (./3 for a path that is a number)")
 _WHOLE: Kind = (_is_whole, "whole numbers")
 _NUMBER: Kind = (_is_number, "numbers")
 _SWITCH: Kind = (lambda value: isinstance(value, bool), "true and false")
@@ -67,18 +67,17 @@ _KINDS = {
 }
 
 
-def wrong_type(command: str, choices: Mapping[str, Any], composed: DictConfig) -> str | None:
+def wrong_type(command: str, choices: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
     """The first value of a configuration that is of another type than its default.
 
     Args:
         command: its name.
         choices: group -> option chosen, None for a group that was left out.
-        composed: the configuration; it may hold interpolations.
+        given: the configuration as plain data; it may hold interpolations.
 
     Returns:
         a message that names the key, the value and what is allowed; None where all is well.
     """
-    given: Any = OmegaConf.to_container(composed, resolve=False)
     return next(_wrong(given, _declared(command, choices), ""), None)
 
 

@@ -17,6 +17,7 @@ import prune_lab
 from prune_lab.commands import build, checks
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.settings import decoding_options
+from prune_lab.commands.value_types import wrong_type
 from prune_lab.data.splits import load_splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING
@@ -100,6 +101,7 @@ def test_every_option_composes(command: str, choice: dict[str, str]) -> None:
     for group in choice:
         key = group.partition("@")[2] or group
         assert key in config or key == "experiment"
+    assert wrong_type(command, choice, config) is None
 
 
 @pytest.mark.parametrize("option", options_of("data"))
