@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -22,11 +21,11 @@ from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.callbacks.stop_on_signal import StopOnSignal
-from prune_lab.training.callbacks.validation import Validation, diverged, finish_best
-from prune_lab.training.checkpoint import BEST, LAST, averaged_weights, check_resumable, load_checkpoint
-from prune_lab.training.files import DamagedFileError
+from prune_lab.training.callbacks.validation import Validation, diverged
+from prune_lab.training.checkpoint import BEST, LAST, averaged_weights
 from prune_lab.training.lengths import check_lengths
 from prune_lab.training.module import TranslationModule
+from prune_lab.training.resuming import checkpoint_to_go_on_from, own_checkpoint, validation_state
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
 from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
 from prune_lab.training.trainer import build_trainer, product_type_of, quiet_lightning
@@ -105,8 +104,8 @@ def fit(
     check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
     check_lengths(model.config, validation, "the validation text")
     directory = Path(directory)
-    last = _resumed(directory, model)
-    resume_update = _validated_update(last, settings, directory) if last else 0
+    last = checkpoint_to_go_on_from(directory, model, max_steps=settings.trainer["max_steps"])
+    resume_update = last["global_step"] if last else 0
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():
         keep_freed_memory()
@@ -187,39 +186,6 @@ def _parts(settings: FitSettings, model: Transformer, trainer: pl.Trainer) -> in
     return settings.parts if ordered and trainer.strategy.root_device.type == "cpu" else 1
 
 
-def _resumed(directory: Path, model: Transformer) -> dict[str, Any] | None:
-    """The checkpoint to go on from, if there is one."""
-    path = directory / LAST
-    if not path.exists():
-        return None
-    content = _own_checkpoint(directory, LAST)
-    check_resumable(content, model, path)
-    if _validation_state(content)["best_update"] == content["global_step"]:
-        # The run may have been stopped after it wrote the one file and before it wrote the other.
-        finish_best(directory, content["global_step"])
-    return content
-
-
-def _validated_update(content: dict[str, Any], settings: FitSettings, directory: Path) -> int:
-    """The update of a checkpoint, which must have a result where nothing is left to train."""
-    update, wanted = content["global_step"], settings.trainer["max_steps"]
-    if wanted <= update != _validation_state(content)["last_update"]:
-        raise ValueError(
-            f"trainer.max_steps: {wanted}, but {directory / LAST} was stopped at update {update}, which was not "
-            f"validated; allowed are numbers above {update}"
-        )
-    return update
-
-
-def _own_checkpoint(directory: Path, name: str) -> dict[str, Any]:
-    """One of the checkpoints that training left."""
-    try:
-        return load_checkpoint(directory / name)
-    except (FileNotFoundError, ValueError) as error:
-        what = "it" if name == LAST else f"{directory / LAST}"
-        raise DamagedFileError(f"{error}; remove {what} to train from the beginning") from error
-
-
 def _stages(
     model: Transformer,
     data: TrainingData,
@@ -255,14 +221,10 @@ def _stages(
     return [*stages, validation, ProgressLines(label)]
 
 
-def _validation_state(content: dict[str, Any]) -> dict[str, Any]:
-    return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))
-
-
 def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str, parts: int) -> FitResult:
-    last = _own_checkpoint(directory, LAST)
-    state = _validation_state(last)
-    model.load_state_dict(averaged_weights(last if keep == "last" else _own_checkpoint(directory, BEST)))
+    last = own_checkpoint(directory, LAST)
+    state = validation_state(last)
+    model.load_state_dict(averaged_weights(last if keep == "last" else own_checkpoint(directory, BEST)))
     model.cpu().eval()
     return FitResult(
         model=model,

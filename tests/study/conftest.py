@@ -11,6 +11,7 @@ from prune_lab.data.splits import Splits, load_splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.model.config import ModelConfig
+from prune_lab.study import stages
 from prune_lab.study.plan import Plan
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.fit import FitSettings, Seeds
@@ -71,3 +72,23 @@ def make_setup(splits: Splits, tokenizer: Tokenizer, model_config: ModelConfig) 
         )
 
     return make
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Labels of the runs that are trained from now on."""
+    labels: list[str] = []
+    fit = stages.fit
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        labels.append(settings["label"])
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr(stages, "fit", noted)
+    return labels
+
+
+@pytest.fixture
+def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figures are drawn, which takes longer than all the rest."""
+    monkeypatch.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")

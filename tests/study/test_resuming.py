@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_run import GATES, Killed, StopAt, files_of, results_of, trained  # noqa: F401 a fixture
+from test_run import GATES, Killed, StopAt, files_of, results_of
 
 from prune_lab.data.corpus import Corpus
 from prune_lab.data.splits import Splits
@@ -37,12 +37,6 @@ def done(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
         patched.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
         run_study(make_setup(METHODS, budgets=[4]), directory)
     return directory
-
-
-@pytest.fixture
-def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figures are drawn."""
-    monkeypatch.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
 
 
 @pytest.fixture
@@ -160,7 +154,7 @@ def test_a_damaged_base_is_named(make_setup: Make, copied: Path, caplog: pytest.
     assert "not readable as safetensors" in caplog.text and "; bring it back, or choose another output=" in caplog.text
 
 
-def test_a_damaged_record_is_named(make_setup: Make, copied: Path, trained: Any) -> None:  # noqa: F811
+def test_a_damaged_record_is_named(make_setup: Make, copied: Path, trained: Any) -> None:
     cut_short(copied / "base" / "record.json")
     message = rf"base/record\.json: .*; remove {copied / 'base'} to make it again$"
     with pytest.raises(DamagedFileError, match=message):

@@ -61,26 +61,6 @@ def results_of(directory: Path) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-@pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Labels of the runs that are trained from now on."""
-    labels: list[str] = []
-    fit = stages.fit
-
-    def noted(*arguments: Any, **settings: Any) -> Any:
-        labels.append(settings["label"])
-        return fit(*arguments, **settings)
-
-    monkeypatch.setattr(stages, "fit", noted)
-    return labels
-
-
-@pytest.fixture
-def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figures are drawn, which takes longer than all the rest."""
-    monkeypatch.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
-
-
 @pytest.fixture(scope="module")
 def whole(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study that nothing stopped; not to be changed."""

@@ -11,12 +11,14 @@ import pytest
 import torch
 from test_fit import metrics, notes
 
+from prune_lab.training.checkpoint import load_checkpoint
+
 pytestmark = pytest.mark.slow
 
 TWO = {"accelerator": "cpu", "devices": 2, "strategy": "ddp"}
 
 
-def run(directory: Path, **options) -> list[dict]:
+def run(directory: Path, *, status: int = 0, **options) -> list[dict]:
     """Train in processes of their own; what each of them ended with."""
     here = Path(__file__).parent
     with socket.socket() as free:
@@ -27,7 +29,7 @@ def run(directory: Path, **options) -> list[dict]:
     directory.mkdir(exist_ok=True)
     command = [sys.executable, str(here / "two_processes.py"), str(directory), json.dumps(options)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == status, done.stderr[-3000:]
     return [torch.load(place, weights_only=True) for place in sorted(directory.glob("end-*.pt"))]
 
 
@@ -64,3 +66,12 @@ def test_all_processes_stop_early_together(tmp_path):
     ends = run(tmp_path / "run", max_steps=100, trainer=TWO, patience=2, falling=True, accumulate=2)
     assert [end["updates"] for end in ends] == [30, 30]
     assert [note["bleu"] for note in notes(tmp_path / "run")] == [40.0, 30.0, 20.0]
+
+
+def test_a_signal_to_one_process_stops_all_at_one_update(tmp_path):
+    settings = {"max_steps": 8, "trainer": TWO, "dropout": 0.2}
+    assert run(tmp_path, status=143, terminated={"1": 4}, **settings) == []
+    assert load_checkpoint(tmp_path / "last.ckpt")["global_step"] == 4
+    ends = run(tmp_path, **settings)
+    assert [end["updates"] for end in ends] == [8, 8]
+    torch.testing.assert_close(ends[0]["weights"], ends[1]["weights"], rtol=0, atol=0)

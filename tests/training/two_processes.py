@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from prune_lab.data.datamodule import TranslationData, UpdateStream, Window
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.training.callbacks.validation import Validation
 from prune_lab.training.fit import Seeds, fit
+from prune_lab.training.stopping import Stopped
 
 
 class Dropout(Callback):
@@ -21,6 +23,17 @@ class Dropout(Callback):
 
     def on_train_batch_end(self, *_) -> None:
         self.state = torch.get_rng_state()
+
+
+class Terminated(Callback):
+    """Sends TERM to this process alone, before the end of an update."""
+
+    def __init__(self, update: int) -> None:
+        self.update = update
+
+    def on_train_batch_start(self, trainer, *_) -> None:
+        if trainer.global_step + 1 == self.update:
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class BothRanks(IterableDataset):
@@ -48,6 +61,7 @@ def main(directory: Path, options: dict) -> None:
     options.pop("falling", None)
     if options.pop("both_ranks", False):
         TranslationData.train_dataloader = lambda self: DataLoader(BothRanks(self), batch_size=None)
+    terminated = options.pop("terminated", {}).get(str(rank))
     dropout, gated, seen = options.pop("dropout", 0.0), options.pop("gated", True), Dropout()
     result = fit(
         task.model(gated=gated, dropout=dropout),
@@ -56,11 +70,14 @@ def main(directory: Path, options: dict) -> None:
         directory=directory,
         seeds=Seeds.all(1),
         penalty=L0Penalty(weight=0.05) if gated else None,
-        callbacks=[seen],
+        callbacks=[seen, *([Terminated(terminated)] if terminated else [])],
     )
     content = {"weights": result.model.state_dict(), "updates": result.num_updates, "dropout": seen.state}
     torch.save(content, directory / f"end-{rank}.pt")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    try:
+        main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    except Stopped as error:
+        sys.exit(error.exit_status)

@@ -1,0 +1,57 @@
+"""What the directory of a run holds of earlier training: checkpoints to go on from, and their results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prune_lab.model.transformer import Transformer
+from prune_lab.training.callbacks.validation import Validation, finish_best
+from prune_lab.training.checkpoint import BEST, LAST, check_resumable, load_checkpoint
+from prune_lab.training.files import DamagedFileError
+
+
+def checkpoint_to_go_on_from(directory: Path, model: Transformer, *, max_steps: int) -> dict[str, Any] | None:
+    """The content of `last.ckpt`, if there is one; `best.ckpt` is brought up to it where a run was killed in between.
+
+    Args:
+        directory: of the run.
+        model: that is to be trained on.
+        max_steps: updates to train for in all.
+
+    Raises:
+        ValueError: it is of another model, or training would end with it although it was never validated.
+        DamagedFileError: it cannot be read.
+    """
+    path = directory / LAST
+    if not path.exists():
+        return None
+    content = own_checkpoint(directory, LAST)
+    check_resumable(content, model, path)
+    state, update = validation_state(content), content["global_step"]
+    if max_steps <= update != state["last_update"]:
+        raise ValueError(
+            f"trainer.max_steps: {max_steps}, but {path} was stopped at update {update}, which was not validated; "
+            f"allowed are numbers above {update}"
+        )
+    if state["best_update"] == update:
+        finish_best(directory, update)
+    return content
+
+
+def own_checkpoint(directory: Path, name: str) -> dict[str, Any]:
+    """The content of a checkpoint that training left in its directory.
+
+    Raises:
+        DamagedFileError: it cannot be read.
+    """
+    try:
+        return load_checkpoint(directory / name)
+    except (FileNotFoundError, ValueError) as error:
+        what = {LAST: "it", BEST: f"{directory / LAST}"}[name]
+        raise DamagedFileError(f"{error}; remove {what} to train from the beginning") from error
+
+
+def validation_state(content: dict[str, Any]) -> dict[str, Any]:
+    """What the validation knew when a checkpoint was written."""
+    return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))
