@@ -17,18 +17,24 @@ def check(config: dict[str, Any]) -> None:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Collects the records and writes the report."""
+    from prune_lab.commands.unfinished import NO_RECORD, unfinished
     from prune_lab.results.collect import collect
 
     paths = run_directories(config)
     records = collect(paths)
+    lacking = unfinished(paths)
     if not records:
-        raise ValueError(f"runs: no record.json in or below {', '.join(map(str, paths))}; a finished run leaves one")
+        known = "".join(f"; {place}: {what}" for place, what in lacking if what != NO_RECORD)
+        listed = ", ".join(map(str, paths))
+        raise ValueError(f"runs: no record.json in or below {listed}; a finished run leaves one{known}")
     from prune_lab.results.report import write_report
 
     title = {"title": config["title"]} if config["title"] is not None else {}
-    page = write_report(records, directory, **title)
+    page = write_report(records, directory, unfinished=[(str(place), what) for place, what in lacking], **title)
     num_failed = sum(not record.complete for record in records)
     print(f"{len(records) - num_failed} models evaluated" + (f", {num_failed} failed" if num_failed else ""))
+    for place, what in lacking:
+        print(f"unfinished: {place} ({what})")
     print(f"report: {page}")
 
 

@@ -34,6 +34,7 @@ def write_report(
     *,
     title: str = "BLEU against remaining heads",
     configuration: Mapping[str, Any] | None = None,
+    unfinished: Sequence[tuple[str, str]] = (),
 ) -> Path:
     """Writes `report.html` and its figures and tables as files.
 
@@ -46,6 +47,7 @@ def write_report(
         directory: Where to write; made if need be.
         title: Title of the report.
         configuration: Configuration to show; without it that of the first record that has one.
+        unfinished: Directories of runs and studies that have not ended yet, and what each lacks.
 
     Returns:
         The path of `report.html`.
@@ -62,12 +64,16 @@ def write_report(
     found = panels(records)
     styles = method_styles(line for panel in found for line in panel.lines)
     failed = [record for record in records if not record.complete]
-    body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed))}</p>']
+    body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed, unfinished))}</p>']
     for number, panel in enumerate(found, start=1):
         body += _section(panel, styles, directory, number, alone=len(found) == 1)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
         body += ['<h2 class="bad">Failed runs</h2>', table(("run", "seed", "reason"), [rows], num_text=3, kind="prose")]
+    if unfinished:
+        lines = [("", (escape(place), escape(what))) for place, what in unfinished]
+        headings = ("directory", "what is missing")
+        body += ["<h2>Unfinished runs</h2>", table(headings, [lines], num_text=2, kind="prose")]
     body += _loading(found, directory)
     body += _circumstances(records, configuration)
     return write_atomically(directory / "report.html", page(title, body))
@@ -168,10 +174,11 @@ def _measurement(panel: Panel) -> str:
     return definitions(values)
 
 
-def _counts(records: Sequence[Record], failed: Sequence[Record]) -> str:
+def _counts(records: Sequence[Record], failed: Sequence[Record], unfinished: Sequence[tuple[str, str]]) -> str:
     finished = max((record.finished for record in records), default="")
     text = f"{len(records) - len(failed)} models evaluated"
     text += f", {len(failed)} failed" if failed else ""
+    text += f", {len(unfinished)} unfinished" if unfinished else ""
     return text + (f"; finished {finished[:16].replace('T', ' ')}" if finished else "")
 
 

@@ -58,6 +58,61 @@ def test_a_single_directory_and_a_name_of_its_own(run: Run, runs: Path) -> None:
     assert path.parts[2].startswith("runs-base_")
 
 
+STUDY = """
+study:
+  name: tiny
+  tuning: {updates: 4, recovery_updates: 2, learning_rate: 0.002}
+  budgets: [6, 4, 2]
+  seeds: [1, 2]
+  methods: {gradient: {criterion: gradient}}
+"""
+
+
+def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
+    heads = {"encoder.0.self": 2, "decoder.0.self": 2, "decoder.0.cross": 4}
+    whole = record(8, original_heads=heads)
+    for name, files in {
+        "stopped": {"train.yaml": "report_split: test", "last.ckpt": ""},
+        "bare": {"train.yaml": "report_split: null", "export/config.json": "{}"},
+        "done": {"train.yaml": "report_split: test"},
+        "cut": {"prune.yaml": "budgets: [4, 2]"},
+        "shared": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]"},
+        "study": {"study.yaml": STUDY},
+        "early": {"study.yaml": STUDY},
+        "damaged": {"evaluate.yaml": "a: [", "record.json": "{}"},
+        "nothing": {"notes.txt": ""},
+    }.items():
+        for file, text in files.items():
+            path = runs / "all" / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    whole.save(runs / "all" / "done")
+    record(4).save(runs / "all" / "cut" / "4-heads")
+    record(4).save(runs / "all" / "shared" / "4-heads")
+    for place in ("base", "continued", "points/gradient-6heads-seed1"):
+        whole.save(runs / "all" / "study" / place)
+    (runs / "all" / "damaged" / "record.json").unlink()
+
+    found = run("report", "runs=[all,all/nothing,base]", "output=page")
+    assert (found.status, found.err) == (0, "")
+    told = dict(line.removeprefix("unfinished: ")[:-1].split(" (", 1) for line in found.out.splitlines()[1:-1])
+    points = "gradient-4heads-seed1, gradient-2heads-seed1, gradient-6heads-seed2 and 2 more"
+    assert told.pop("all/damaged").startswith("evaluate.yaml cannot be read: ")
+    assert told == {
+        "all/stopped": "no record yet",
+        "all/bare": "an export without a record, since report_split=null",
+        "all/cut": "no record yet of 2-heads",
+        "all/shared": "1 of 2 budgets have a record",
+        "all/study": f"5 of 6 points have no record yet: {points}",
+        "all/early": "no record yet of the base",
+        "all/nothing": "no record in or below it",
+    }
+    page = Path("page/report.html").read_text(encoding="utf-8")
+    assert "Unfinished runs" in page and "all/stopped" in page and points in page and ", 8 unfinished" in page
+    assert "unfinished" not in run("report", "runs=sweep", "output=other").out
+    assert "all/stopped: no record yet" in run("report", "runs=all/stopped", "output=none").refused()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,0 +1,100 @@
+"""Runs and studies that have not ended yet, and directories without a record, for reports to name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from prune_lab.results.record import FILE_NAME, Record
+
+_SHOWN = 3
+NO_RECORD = "no record in or below it"
+
+
+def unfinished(paths: Sequence[Path]) -> list[tuple[Path, str]]:
+    """What is unfinished in and below directories of runs, multiruns and studies.
+
+    Args:
+        paths: directories, or record files.
+
+    Returns:
+        each such directory and what it lacks; also any of `paths` that holds no record at all.
+    """
+    found: dict[Path, tuple[Path, str]] = {}
+    for path in filter(Path.is_dir, paths):
+        holds_record = False
+        for place, inner, names in os.walk(path):
+            directory = Path(place)
+            holds_record = holds_record or FILE_NAME in names
+            what = _what_it_lacks(directory, names)
+            if what is None:
+                continue
+            # What is below a run or a study is a part of it.
+            inner.clear()
+            holds_record = holds_record or next(directory.rglob(FILE_NAME), None) is not None
+            if what:
+                found.setdefault(directory.resolve(), (directory, what))
+        if not holds_record and not any(path.resolve() in (place, *place.parents) for place in found):
+            found[path.resolve()] = (path, NO_RECORD)
+    return list(found.values())
+
+
+def _what_it_lacks(directory: Path, names: Sequence[str]) -> str | None:
+    """What a directory of a command lacks; empty where nothing does, None where it is no such directory."""
+    for command, look in (("study", _of_study), ("prune", _of_prune), ("train", _of_run), ("evaluate", _of_run)):
+        if f"{command}.yaml" in names:
+            try:
+                config: Any = OmegaConf.to_container(OmegaConf.load(directory / f"{command}.yaml"))
+                return look(directory, config)
+            except Exception as error:  # A damaged file is something to report, and no end to the report.
+                return f"{command}.yaml cannot be read: {' '.join(str(error).split())}"
+    return None
+
+
+def _of_run(directory: Path, config: dict[str, Any]) -> str:
+    if (directory / FILE_NAME).exists():
+        return ""
+    if config.get("report_split", "") is None and (directory / "export").is_dir():
+        return "an export without a record, since report_split=null"
+    return "no record yet"
+
+
+def _of_prune(directory: Path, config: dict[str, Any]) -> str:
+    if (directory / FILE_NAME).exists():
+        return ""  # It failed, and the record says why.
+    places = [path for path in directory.glob("*-heads") if path.is_dir()]
+    if config.get("report_split", "") is None and places:
+        return "exports without records, since report_split=null"
+    budgets = config.get("budgets")
+    wanted = {f"{budget}-heads" for budget in budgets} if isinstance(budgets, list) else set()
+    missing = sorted({path.name for path in places} | wanted, key=lambda name: int(name.partition("-")[0]))
+    missing = [name for name in missing if not (directory / name / FILE_NAME).exists()]
+    num_wanted = len(wanted) or len(config.get("shares") or ()) or 1
+    if not missing and len(places) >= num_wanted:
+        return ""
+    return f"no record yet of {_some(missing)}" if missing else f"{len(places)} of {num_wanted} budgets have a record"
+
+
+def _of_study(directory: Path, config: dict[str, Any]) -> str:
+    if not (directory / "base" / FILE_NAME).exists():
+        return "no record yet of the base"
+    if not (directory / "continued" / FILE_NAME).exists():
+        return "no record yet of the base trained on"
+    names = _points(directory, config)
+    missing = [name for name in names if not (directory / "points" / name / FILE_NAME).exists()]
+    return f"{len(missing)} of {len(names)} points have no record yet: {_some(missing)}" if missing else ""
+
+
+def _points(directory: Path, config: dict[str, Any]) -> list[str]:
+    from prune_lab.study.plan import Plan
+
+    heads = Record.load(directory / "base").original_heads
+    return [point.name for point in Plan.from_config(config["study"], heads).points()]
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
