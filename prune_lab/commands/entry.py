@@ -83,12 +83,12 @@ class Command:
         os.environ["HYDRA_FULL_ERROR"] = "1"
         self._failures, self._process = [], os.getpid()
         streams.fill_closed()
-        sweep = Path(_sweep_directory(self.name))
-        missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
+        sweep, missing = Path(_sweep_directory(self.name)), []
         main = hydra.main(version_base=VERSION_BASE, config_path=str(config_directory()), config_name=self.name)
         try:
             with console(), ended_by_term():
                 check_choices(sys.argv[1:])
+                missing = [path for path in (sweep, *sweep.parents) if not path.exists()]
                 main(self.job)()
                 streams.flush()
         except Exception as error:
@@ -138,7 +138,13 @@ class Command:
             self._say_start(f", results go to {directory}")
         else:
             directory = directory_of_job(sweep, config["output"], overrides)
-        with streams.named(directory), opened(directory, self.name, config), checked_additions(self.name, overrides):
+        at = streams.named  # also inside of what notes a failure in the directory
+        with (
+            at(directory),
+            opened(directory, self.name, config),
+            at(directory),
+            checked_additions(self.name, overrides),
+        ):
             self.run(config, directory)
 
     def _checked(self, composed: DictConfig, overrides: list[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
+from prune_lab.pruning.criteria.random import LARGEST_SEED
 from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
@@ -183,9 +184,9 @@ def check_seeds(key: str, seeds: Any) -> None:
     if seeds is None:
         return
     are_numbers = isinstance(seeds, tuple) and all(isinstance(seed, int) and seed is not True for seed in seeds)
-    if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0:
+    if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         shown = list(seeds) if isinstance(seeds, tuple) else seeds
-        raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0")
+        raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0 to {LARGEST_SEED}")
 
 
 def _is_number(value: Any) -> bool:

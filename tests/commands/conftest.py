@@ -7,9 +7,13 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from prune_lab.commands.entry import Command, command
+from prune_lab.commands.help import config_directory
 from prune_lab.data.synthetic import generate
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.transformer import Transformer
@@ -67,6 +71,32 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         return Outcome(status, said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def dummy(folder: Path) -> Callable[..., Command]:
+    """Builds a command with a configuration of its own."""
+    directory = folder.parent / "own_conf"
+    directory.mkdir()
+    content = {"defaults": ["_self_", {"command": "default"}, {"decoding": "beam"}], "output": None, "seed": 1}
+    content["hydra"] = {"searchpath": [f"file://{config_directory()}"]}
+    (directory / "dummy.yaml").write_text(yaml.safe_dump(content))
+
+    def build(work: Callable[..., None], **settings: Any) -> Command:
+        return command("dummy", work, **settings)
+
+    return build
+
+
+@pytest.fixture
+def run_dummy(run: Run, folder: Path, dummy: Callable[..., Command]) -> Run:
+    """`run_dummy(work, "seed=2", check=...)`."""
+
+    def go(work: Callable[..., None], *arguments: str, **settings: Any) -> Any:
+        own = f"--config-dir={folder.parent / 'own_conf'}"
+        return run("dummy", own, *arguments, main=dummy(work, **settings))
+
+    return go
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from prune_lab.commands.earlier_run import refuse_another
-from prune_lab.commands.entry import Command, command
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.lock import locked
@@ -23,6 +22,9 @@ from prune_lab.commands.settings import decoding_options
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.results.record import Record
 
+TEXT = [
+    f"data.{key}" for key in ("train.source=/text/train.en", "train.target=/text/train.de", "test.source=/t/test.en")
+]
 SAFE = re.compile(r"[A-Za-z0-9._-]+")
 OVERRIDES = [
     ["export=/tmp/a b/c,d", "seed=1"],
@@ -34,32 +36,6 @@ OVERRIDES = [
     [f"key{number}=value{number}" for number in range(40)],
 ]
 Run = Callable[..., Any]
-
-
-@pytest.fixture
-def dummy(folder: Path) -> Callable[..., Command]:
-    """Builds a command with a configuration of its own."""
-    directory = folder.parent / "own_conf"
-    directory.mkdir()
-    content = {"defaults": ["_self_", {"command": "default"}, {"decoding": "beam"}], "output": None, "seed": 1}
-    content["hydra"] = {"searchpath": [f"file://{config_directory()}"]}
-    (directory / "dummy.yaml").write_text(yaml.safe_dump(content))
-
-    def build(work: Callable[..., None], **settings: Any) -> Command:
-        return command("dummy", work, **settings)
-
-    return build
-
-
-@pytest.fixture
-def run_dummy(run: Run, folder: Path, dummy: Callable[..., Command]) -> Run:
-    """`run_dummy(work, "seed=2", check=...)`."""
-
-    def go(work: Callable[..., None], *arguments: str, **settings: Any) -> Any:
-        own = f"--config-dir={folder.parent / 'own_conf'}"
-        return run("dummy", own, *arguments, main=dummy(work, **settings))
-
-    return go
 
 
 def note(config: dict[str, Any], directory: Path) -> None:
@@ -88,6 +64,23 @@ def test_the_same_configuration_has_the_same_directory_and_another_one_another()
     assert slug(["data=multi30k", "data.directory=/text/m30k", "seed=1"]).startswith(
         "data-multi30k_directory-m30k_seed-1_"
     )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "readable"),
+    [
+        (["+study.methods.closing={gates: {kinds: [encoder.self]}, weights: [9]}", "seed=2"], "closing_seed-2"),
+        (["export=runs/" + "x" * 100, "seed=2"], "export_seed-2"),
+        ([*TEXT, "penalty.weight=0.01,0.02,0.05", "seed=1,2"], "source-train.en_weight-0.01-0.02-0.05_seed-1-2"),
+        ([*TEXT, "seed=range(1,4)"], "source-train.en_target-train.de_seed-range-1-4"),
+        (["budgets=[24,12]", "seed=1"], "budgets-24-12_seed-1"),
+    ],
+    ids=range(5),
+)
+def test_names_keep_what_is_swept_over_and_leave_out_what_is_too_long(overrides: list[str], readable: str) -> None:
+    name, _, digest = slug(overrides).rpartition("_")
+    assert name == readable and len(digest) == 8
+    assert slug([*overrides, "seed=77"]) != slug(overrides), "the hash tells apart what is left out"
 
 
 def test_a_run_leaves_its_configuration_and_its_log(run_dummy: Run, folder: Path) -> None:
@@ -225,10 +218,18 @@ def test_each_failing_job_is_told_and_the_others_finish(run_dummy: Run, folder: 
     assert "error: job 0: decoding.beam_size: 0; allowed" in found.err
     assert "error: job 2: decoding.beam_size: 0; allowed" in found.err
     assert "error: job 3: RuntimeError" in found.err and found.err.count("Traceback") == 1
+    assert "Error executing job" not in found.err, "a line of Hydra's"
     assert found.err.endswith("prune-lab-dummy: failed: job 0, job 2, job 3\n")
     (log,) = (path for path in (folder / "sweep").glob("*/dummy.log") if "Traceback" in path.read_text())
     assert log.parent.name.startswith("seed-3_beam_size-5_")
-    assert run_dummy(work, "-m", "output=sweep", "seed=1", "decoding.beam_size=0").status == 2
+    found = run_dummy(work, "-m", "output=other", "seed=1", "decoding.beam_size=0")
+    lines = [line.partition(";")[0] for line in found.err.splitlines()]
+    assert lines == [
+        "job 0: output=other seed=1 decoding.beam_size=0",
+        "error: job 0: decoding.beam_size: 0",
+        "prune-lab-dummy: failed: job 0",
+    ]
+    assert found.status == 2 and not (folder / "other").exists()
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,13 @@ def test_each_failing_job_is_told_and_the_others_finish(run_dummy: Run, folder: 
         (["+datas.x=text", "export=x"], "unknown key datas.x; allowed are data"),
         (["data=multi30"], "data=multi30: no such option (did you mean multi30k"),
         (["decoding=sample"], "decoding=sample: no such option; allowed are beam, greedy"),
+        (["decoding=null"], "decoding=null: no such option; allowed are beam, greedy"),
+        (["decoding=[1]"], "decoding=[1]: no such option; allowed are beam, greedy"),
+        (["decoding=true"], "decoding=true: no such option; allowed are beam, greedy"),
+        (["~decoding"], "decoding is missing; it cannot be left out, and takes the options beam, greedy"),
+        (["label=3"], "label: 3; allowed are text, and null"),
+        (["output=3"], "output: 3; allowed are text (./3 for a path that is a number), and null"),
+        (["export=x", "data.test=3"], "data.test is 3; it must hold num_pairs"),
         (["seed=1,2"], "seed=1,2: more than one value; write seed=[1,2] for a list, or add --multirun"),
         (["export=a b,c"], "export=a b,c: more than one value"),
         (["label='"], "label=': not readable as KEY=VALUE; special characters need quotes, as in 'KEY=\"VALUE\"'"),
