@@ -7,14 +7,16 @@ from collections.abc import Sequence
 
 from prune_lab.results.files import safe_name
 
-_LONGEST = 60
+_LONGEST, _LONGEST_VALUE = 60, 24
+_SWEEPS = ("choice(", "range(", "interval(", "glob(")
 
 
 def slug(overrides: Sequence[str]) -> str:
     """A directory name for overrides, such as ``data-multi30k_seed-1_5d41402a``.
 
-    It holds letters, digits, ``.``, ``_`` and ``-`` only. Overrides in another order have the same name when they set
-    the same keys; the hash at the end tells apart what the readable part leaves out.
+    It holds letters, digits, ``.``, ``_`` and ``-`` only. Overrides in another order have the same hash when they set
+    the same keys; it tells apart what the readable part leaves out. That are values too long to be read, and where
+    there are too many overrides the last of them; keys that a multirun sweeps over stay longest.
 
     Args:
         overrides: as on the command line, ``key=value``; the directory itself (``output``) does not count.
@@ -23,8 +25,13 @@ def slug(overrides: Sequence[str]) -> str:
     if not last:
         return "default"
     digest = hashlib.sha256("\n".join(sorted(last.values())).encode()).hexdigest()[:8]
-    readable = "_".join(_short(override) for override in last.values())
-    return f"{readable[:_LONGEST].rstrip('-_.')}_{digest}"
+    parts = {override: _short(override) for override in last.values()}
+    kept, room = [], _LONGEST
+    for override in sorted(parts, key=lambda override: not _is_swept(override)):  # which keeps their order otherwise
+        if len(parts[override]) <= room:
+            kept.append(override)
+            room -= len(parts[override]) + 1
+    return "_".join([*(parts[override] for override in parts if override in kept), digest])
 
 
 def key_of(override: str) -> str:
@@ -37,5 +44,17 @@ def _short(override: str) -> str:
     value = override.partition("=")[2].strip("\"'")
     if "," not in value:
         value = value.rstrip("/").rpartition("/")[2]
-    key = key_of(override).rpartition(".")[2]
-    return safe_name(f"{key}-{value}" if value else key)
+    key = safe_name(key_of(override).rpartition(".")[2])[:_LONGEST_VALUE]
+    value = safe_name(value) if value else ""
+    return f"{key}-{value}" if 0 < len(value) <= _LONGEST_VALUE else key
+
+
+def _is_swept(override: str) -> bool:
+    """Whether a multirun would run a job for each of several values."""
+    value = override.partition("=")[2]
+    depth = 0
+    for letter in value:
+        depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and not depth:
+            return True
+    return value.startswith(_SWEEPS)
