@@ -57,12 +57,13 @@ def families(records: Sequence[Record]) -> list[tuple[str | None, list[Record]]]
 def distinct(records: Iterable[Record]) -> list[Record]:
     """Leaves out models that were measured before, such as the base that several runs were compared with.
 
-    The same unpruned weights are one model, whatever the seed of the run that measured them.
+    The same unpruned weights are one model, whatever the seed of the run that measured them. Elsewhere, two runs may
+    come to the same weights, as methods do that choose the same heads; each of them counts.
     """
     kept: dict[object, Record] = {}
     for record in records:
-        seed = None if is_reference(record) else record.seed
-        key = (record.weights_hash, record.state, record.gate_evaluation, seed)
+        run = () if is_reference(record) else (record.seed, record.gate_evaluation, repr(record.settings))
+        key = (record.weights_hash, record.method, record.state, *run)
         kept.setdefault(key if record.weights_hash else id(record), record)
     return list(kept.values())
 

@@ -71,9 +71,10 @@ def test_it_shows_progress_and_ends_with_a_table_and_the_path_of_the_report(tiny
     assert any(re.match(r"base: update 4/4 .*BLEU", line) for line in said)
     assert any(re.match(r"steps-4heads-seed1: 4 heads, synthetic test BLEU \d", line) for line in said)
     table = said[said.index("synthetic test, beam 2, length penalty 0.6") :]
-    assert table[2].startswith("method  ") and "heads" in table[2] and "BLEU" in table[2]
-    assert {line.split()[0] for line in table[4:-1]} == {
-        "unpruned", "base", "hard_concrete", "closing", "fractions", "gradient", "steps", "random",
+    assert table[2] == "diff: against unpruned, trained on; 10 updates, 1 run"
+    assert table[3].startswith("method  ") and "heads" in table[3] and "BLEU" in table[3]
+    assert {line.split()[0] for line in table[5:-1]} == {
+        "unpruned,", "base", "hard_concrete", "closing", "fractions", "gradient", "steps", "random",
     }  # fmt: skip
     assert max(map(len, table)) <= 80
 

@@ -166,6 +166,8 @@ def test_a_model_that_was_measured_twice_counts_once(record):
     (panel,) = panels([*inputs, *again])
     assert len(panel.reference.records) == 1
     assert [len(point.records) for point in panel.points] == [1]
+    chosen_alike = [record("magnitude", 12, seed, weights_hash="01", base_hash=A) for seed in (1, 2)]
+    assert len(panels([again[0], *chosen_alike])[0].records) == 3
     evaluations = [record(weights_hash="01", gate_evaluation=each) for each in ("round", "fraction")]
     assert len(panels(evaluations)[0].records) == 2, "the same weights, but not the same model"
 
