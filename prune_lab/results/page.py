@@ -14,7 +14,7 @@ _CSS = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 1120px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+main { max-width: 1240px; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0; letter-spacing: -0.015em; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2.75rem 0 0.75rem; letter-spacing: -0.01em; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.75rem 0 0.5rem; }
@@ -34,7 +34,7 @@ figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; }
 figcaption { color: var(--muted); font-size: 0.88rem; margin-top: 0.6rem; }
 .scroll { overflow-x: auto; padding: 0; }
 table { border-collapse: collapse; width: 100%; font-size: 0.84rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.4rem 0.45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
+th, td { padding: 0.4rem 0.4rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { color: var(--muted); font-weight: 600; vertical-align: bottom; white-space: normal; }
 th:first-child, td:first-child { padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }

@@ -161,7 +161,7 @@ def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Re
         f"<b>{heads}</b>" if answer.reached else f"not reached, best at {heads}",
         f"{answer.point.bleu.mean:.2f}{spread}",
         f"{answer.difference:+.2f}",
-        escape(interval_text(answer.point.records)),
+        escape(interval_text(answer.point.records)).replace("; ", "<br>"),
         escape(_changes(answer, reference)) if answer.reached else "",
     )
     return ("", cells)
