@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,11 +35,9 @@ def instantiate(node: Any, key: str, **more: Any) -> Any:
 
 def _parameters(path: str) -> tuple[str, list[str] | None]:
     """The name of what an import path leads to, and its parameters; None when it takes any, or none can be told."""
-    import hydra
-
     name = path.rpartition(".")[2]
     try:
-        parameters = inspect.signature(hydra.utils.get_object(path)).parameters.values()
+        parameters = inspect.signature(pkgutil.resolve_name(path)).parameters.values()
     except Exception:  # whatever an import can raise: `instantiate` says it better
         return name, None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)

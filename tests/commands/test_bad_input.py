@@ -16,7 +16,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from prune_lab.commands import train
+from prune_lab.commands import build, train
 from prune_lab.commands.errors import is_user_error, one_line
 from prune_lab.commands.help import config_directory
 
@@ -43,7 +43,19 @@ VALUES: list[tuple[list[str], str]] = [
     ([*GATES, "gates.learning_rate=fast"], "gates.learning_rate: 'fast'; allowed are numbers"),
     (["trainer.precision=half"], "trainer: "),
     (["trainer.accelerator=abacus"], "trainer: "),
+    (["trainer.max_time=-1"], "trainer.max_time: -1; allowed are days, hours, minutes and seconds as in 00:01:30:00"),
+    (["trainer.max_time={hours: -1}"], "trainer.max_time: {'hours': -1}; allowed are"),
+    (["trainer.max_time=soon"], "trainer.max_time: 'soon'; allowed are"),
+    (["trainer.max_steps=many"], "trainer.max_steps: 'many'; allowed are whole numbers from 1"),
     (["optimizer.lr=-1"], "optimizer: Adam refuses its arguments (Invalid learning rate: -1)"),
+    (["optimizer={}"], "optimizer: {}; allowed is a mapping with _target_ and _partial_=true"),
+    (["optimizer.momentum=1"], "optimizer.momentum: Adam does not take it; allowed are params, lr"),
+    (["scheduler={}"], "scheduler: {}; allowed is a mapping whose _target_ is the import path of what to build"),
+    (["scheduler._target_=builtins.dict"], "scheduler: a dict; allowed is a function from updates to factors"),
+    (["scheduler.speed=1"], "scheduler.speed: InverseSquareRoot does not take it; allowed are warmup_updates, decay"),
+    (["callbacks={a: 3}"], "callbacks.a: 3; allowed is a mapping whose _target_ is the import path of what to build"),
+    (["callbacks={a: {_target_: builtins.dict}}"], "callbacks.a: a dict; allowed is a Callback (pytorch_lightning"),
+    (["logger={a: {_target_: builtins.dict}}"], "logger.a: a dict; allowed is a Logger (pytorch_lightning"),
     (["optimizer.lr=fast"], "optimizer: Adam refuses its arguments"),
     (["optimizer._target_=torch.optim.Adm"], "Adm"),
     (["scheduler.warmup_updates=-1"], "scheduler.warmup_updates: -1; allowed are whole numbers from 0"),
@@ -66,8 +78,16 @@ VALUES: list[tuple[list[str], str]] = [
     (["decoding.beam_size=0"], "decoding.beam_size: 0; allowed are whole numbers from 1"),
     (["validation_decoding.beam_size=x"], "decoding.beam_size: 'x'; allowed are whole numbers from 1"),
     (["seeds.gates=-1"], "seeds.gates: -1; allowed are whole numbers from 0"),
-    (["tokenizer.kind=letters"], "letters"),
-    (["tokenizer.vocab_size=3"], "3"),
+    (["seed=18446744073709551616"], "seed: 18446744073709551616; allowed are whole numbers from 0 to 18446744073"),
+    (["seeds.data=18446744073709551616"], "seeds.data: 18446744073709551616; allowed are whole numbers from 0 to"),
+    (["tokenizer.kind=letters"], "tokenizer.kind: 'letters'; allowed are bpe, words"),
+    (["tokenizer.vocab_size=3"], "tokenizer.vocab_size: 3; allowed are whole numbers from 6 to 10000000"),
+    (["tokenizer.vocab_size=100000000000"], "tokenizer.vocab_size: 100000000000; allowed are whole numbers from 6"),
+    (["tokenizer.vocab_size=many"], "tokenizer.vocab_size: 'many'; allowed are whole numbers from 6"),
+    (["tokenizer.joint=1"], "tokenizer.joint: 1; allowed are true and false"),
+    (["tokenizer.pieces=1"], "unknown key tokenizer.pieces (value 1); allowed are kind, joint, vocab_size"),
+    (["model.encoder_layers=100000000000"], "model.encoder_layers: 100000000000; allowed are numbers up to 1,000"),
+    (["model.d_model=1000000"], "model: its weights take"),
     (["data.score_tokenize=14a"], "14a"),
     (["data.train.num_pairs=0"], "data.train.num_pairs is 0; it must be a whole number from 1"),
 ]  # fmt: skip
@@ -84,7 +104,13 @@ TRAIN: list[tuple[list[str], str]] = [
     (["trainer.max_steps=many"], "'many'; allowed are whole numbers"),
     (["+trainer.max_epochs=3"], "trainer.max_epochs: 3; not used here: the training text has no end"),
     (["+trainer.speed=3"], "speed"),
-    (["+optimizer.momentum=0.9"], "optimizer: Adam refuses its arguments"),
+    (["+optimizer.momentum=0.9"], "optimizer.momentum: Adam does not take it; allowed are params, lr"),
+    (["trainer=null"], "trainer=null: no such option; allowed are cpu, gpu"),
+    (["callbacks=[1]"], "callbacks=[1]: no such option; allowed are none"),
+    (["~seeds"], "seeds is missing; it cannot be left out, and takes the keys model, data, dropout, gates"),
+    (["seeds=3"], "seeds: 3; allowed are the keys model, data, dropout, gates"),
+    (["training.freeze=encoder"], "training.freeze: 'encoder'; allowed are lists, such as [1,2]"),
+    (["output=3"], "output: 3; allowed are text (./3 for a path that is a number), and null"),
     (["+callbacks.mine._target_=nowhere.Callback"], "nowhere"),
     (["scheduler=cosine", "scheduler.warmup_updates=9"], "scheduler.total_updates: 4; allowed are numbers above"),
     (["report_split=dev"], "report_split: 'dev'; allowed are validation, test and null"),
@@ -103,6 +129,10 @@ STUDY: list[tuple[list[str], str]] = [
     (["study.methods.gradient.criterion=gradients"], "study.methods.gradient: criterion: 'gradients' is unknown"),
     (["study.tuning.updates=0"], "study.tuning.updates: 0; allowed are whole numbers from 1"),
     (["study.tuning=null"], "study.tuning: None; allowed is a mapping"),
+    (["study.selection=null"], "study.selection: null; allowed are the keys scope, floor"),
+    (["study.seeds=3"], "study.seeds: 3; allowed are lists"),
+    (["study.seeds=[18446744073709551616]"], "study.seeds: [18446744073709551616]; allowed are lists of different"),
+    (["scheduler=cosine"], "scheduler.decay_updates: Cosine does not take it; allowed are total_updates, warmup_upda"),
     (["study.speed={repeats: 0}"], "study.speed.repeats: 0; allowed are whole numbers from 1"),
     (["+study.pace=1"], "unknown key study.pace; allowed are name, methods, tuning, budgets"),
     (["study.selection.floor=2"], "study.selection.floor: 2 at each of 3 sites keeps 6 heads, but the budget is"),
@@ -154,7 +184,7 @@ def test_values(composed: Callable[..., dict[str, Any]], tmp_path: Path, overrid
     groups = [override for override in overrides if override in GATES]
     config = composed(*groups)
     for override in overrides[len(groups) :]:
-        key, value = override.split("=")
+        key, _, value = override.partition("=")
         *parents, last = key.split(".")
         node = config
         for parent in parents:
@@ -320,3 +350,23 @@ def test_a_run_of_another_model_is_not_gone_on_with(run: Run, folder: Path, tiny
     message = run("train", *own, "model.d_feed_forward=32").refused()
     assert message.startswith("prune-lab-train: model.d_feed_forward: 32, but run holds results with 16; choose")
     assert {path: path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_schedule_takes_the_place_of_the_one_that_a_study_sets(composed: Callable[..., dict[str, Any]]) -> None:
+    """As the message about `scheduler=cosine` says."""
+    with hydra.initialize_config_dir(version_base="1.3", config_dir=str(config_directory())):
+        overrides = ["study=quickstart", "scheduler=cosine", "~scheduler.decay_updates"]
+        config = hydra.compose("study", overrides=overrides)
+    rates = build.build_rates(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+    assert rates(0) == 1 / 100 and rates(10_000) == 0
+
+
+def test_gates_that_do_not_learn_need_no_penalty(composed: Callable[..., dict[str, Any]]) -> None:
+    config = composed("gates=fixed")
+    assert config["penalty"]["weight"] is None
+    train.check(config)
+    config["penalty"]["weight"] = 0.1
+    train.check(config)
+    config["gates"]["name"], config["penalty"]["weight"] = "hard_concrete", None
+    with pytest.raises(ValueError, match="^penalty.weight: null; gates need a number from 0, for instance 0.02$"):
+        train.check(config)
