@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from prune_lab.pruning.criteria.contract import Criterion
     from prune_lab.pruning.schedule import Schedule
     from prune_lab.pruning.selection import Selection
-    from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import FitSettings, Seeds
 
 # Keys of `training` that are not about `fit`.
@@ -181,15 +180,6 @@ def build_penalty(config: Mapping[str, Any], model: Transformer) -> L0Penalty | 
     if not model.gates():
         raise ValueError(f"penalty.weight: {penalty['weight']}, but the model has no gates; set gates=hard_concrete")
     return L0Penalty(**penalty)
-
-
-def build_scoring(splits: Splits) -> ScoreSettings:
-    """How translations of these corpora are scored."""
-    from prune_lab.training.callbacks.validation import ScoreSettings
-
-    return ScoreSettings(
-        tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
-    )
 
 
 def build_seeds(config: Mapping[str, Any]) -> Seeds:

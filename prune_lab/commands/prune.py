@@ -43,13 +43,13 @@ def splits_needed(config: dict[str, Any]) -> list[str]:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Score, cut, recover where that is wanted, export and measure."""
-    from prune_lab.study.cut import CutSettings, cut_model
+    from prune_lab.study.prune import PruneSettings, prune_model
 
     splits = build.read_splits(config, (config["report_split"],))
     model, before = origin.load(config["export"], "export")
-    cut_model(
+    prune_model(
         model,
-        CutSettings(
+        PruneSettings(
             splits=splits,
             budgets=config["budgets"],
             shares=config["shares"],

@@ -31,7 +31,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Train, export, and measure the export on the split that the record is about."""
     from prune_lab.data.batching import EncodedCorpus
     from prune_lab.evaluation.evaluate import record_export
-    from prune_lab.study.facts import training_facts
+    from prune_lab.study.outcome import training_facts
+    from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import TrainingData, fit
 
     splits = build.read_splits(config, ("train", "validation", config["report_split"]))
@@ -45,7 +46,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     train = EncodedCorpus.encode(model.tokenizer, splits.train.pairs)  # type: ignore[arg-type]
     result = fit(
         model,
-        TrainingData(train=train, validation=splits.validation, scoring=build.build_scoring(splits)),
+        TrainingData(train=train, validation=splits.validation, scoring=ScoreSettings.of(splits)),
         build.build_settings(config, keep=keep),
         directory=directory,
         seeds=build.build_seeds(config),

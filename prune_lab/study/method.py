@@ -32,12 +32,14 @@ class Tuning:
             rates.
         learning_rate: of the plateau.
         warmup_updates: at the start of each of the two.
+        dropout: of all models in this training; that of the base when None.
     """
 
     updates: int
     recovery_updates: int
     learning_rate: float
     warmup_updates: int = 20
+    dropout: float | None = None
 
     def __post_init__(self) -> None:
         check_whole("study.tuning.updates", self.updates, least=1)
@@ -45,6 +47,8 @@ class Tuning:
         check_whole("study.tuning.warmup_updates", self.warmup_updates)
         if not _is_number(self.learning_rate) or not self.learning_rate > 0:
             raise ValueError(f"study.tuning.learning_rate: {self.learning_rate!r}; allowed are numbers above 0")
+        if self.dropout is not None and not (_is_number(self.dropout) and 0 <= self.dropout < 1):
+            raise ValueError(f"study.tuning.dropout: {self.dropout!r}; allowed are numbers from 0 and below 1, or null")
 
     @property
     def total_updates(self) -> int:

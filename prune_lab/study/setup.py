@@ -1,8 +1,10 @@
-"""What the stages of a study share: text, tokenizer, how to train and how to evaluate."""
+"""What the stages of a study share: text, tokenizer, how to train, to score heads and to evaluate."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +17,15 @@ from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
 from prune_lab.data.splits import Splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.heads import HeadScores
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.criteria.contract import Criterion
+from prune_lab.pruning.criteria.registry import score_heads
+from prune_lab.results.files import write_atomically
 from prune_lab.study.plan import Plan, Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
-from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData
+from prune_lab.training.fit import FitSettings, Seeds, TrainingData
 from prune_lab.training.schedules import Trapezoid
 
 if TYPE_CHECKING:
@@ -72,12 +78,8 @@ class StudySetup:
 
     def training_data(self) -> TrainingData:
         """Encoded training text and validation text."""
-        splits = self.splits
-        scoring = ScoreSettings(
-            tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
-        )
-        encoded = EncodedCorpus.encode(self.tokenizer, splits.train.pairs)
-        return TrainingData(train=encoded, validation=splits.validation, scoring=scoring)
+        encoded = EncodedCorpus.encode(self.tokenizer, self.splits.train.pairs)
+        return TrainingData(train=encoded, validation=self.splits.validation, scoring=ScoreSettings.of(self.splits))
 
     def tuned(self, *, updates: int, decay_updates: int, keep: str) -> FitSettings:
         """How to go on training after the base.
@@ -102,30 +104,41 @@ class StudySetup:
             validate_every=min(self.base.validate_every, updates),
             patience=None,
             keep=keep,
+            dropout=self.base.dropout if tuning.dropout is None else tuning.dropout,
         )
 
-    def scoring_batches(self, data: EncodedCorpus) -> list[Batch]:
-        """Training text for criteria, see `scoring_batches`."""
-        return scoring_batches(data, self.plan.scoring_sentences, self.base.max_tokens)
 
+def score_on_text(
+    model: Transformer,
+    criterion: Criterion,
+    text: Callable[[], EncodedCorpus],
+    *,
+    num_sentences: int | None,
+    max_tokens: int,
+    file: Path,
+    label: str,
+) -> HeadScores:
+    """Score the heads of a model, say so, and write the scores to a file.
 
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """What a stage made.
-
-    Attributes:
-        model: to be exported.
-        result: how it was trained last, or None.
-        settings: for its record.
+    Args:
+        model: whose live heads are scored.
+        criterion: what they are worth.
+        text: gives the training text; asked for by criteria that look at text alone.
+        num_sentences: how many of its first sentences count; None for all.
+        max_tokens: token budget of the batches.
+        file: where the scores go.
+        label: what the printed line begins with.
     """
+    start = time.monotonic()
+    batches = _batches(text(), num_sentences, max_tokens) if criterion.needs_batches else []
+    scores = score_heads(model, batches, criterion)
+    print(f"{label}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
+    content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
+    write_atomically(file, json.dumps(content, indent=1))
+    return scores
 
-    model: Transformer
-    result: FitResult | None
-    settings: dict[str, Any]
 
-
-def scoring_batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int) -> list[Batch]:
-    """The first sentences of a text in batches; all sentences when their number is None."""
+def _batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int) -> list[Batch]:
     count = min(len(data), num_sentences or len(data))
     lengths = data.source_lengths[:count], data.target_lengths[:count]
     return [data.batch(indices) for indices in token_budget_batches(*lengths, max_tokens)]

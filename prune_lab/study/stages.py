@@ -1,4 +1,4 @@
-"""The stages of a study: the base, the base that goes on, gated models, and models cut by a criterion.
+"""The stages of a study: the base, the base that goes on, gated models, and models that a criterion prunes.
 
 Every stage works in a directory of its own and leaves a record and an export there; a stage whose record is complete is
 not done again. What is evaluated is always the model loaded back from its export.
@@ -21,11 +21,11 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.schedule import prune_to
 from prune_lab.pruning.surgery import fold_fractions
 from prune_lab.results.families import UNPRUNED
-from prune_lab.results.record import FILE_NAME, Record
-from prune_lab.study.cutting import Cutting
-from prune_lab.study.facts import training_facts
+from prune_lab.results.record import Record
+from prune_lab.study.criterion_points import CriterionPoints
+from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, training_facts
 from prune_lab.study.plan import Point
-from prune_lab.study.setup import Made, StudySetup
+from prune_lab.study.setup import StudySetup
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
@@ -41,7 +41,7 @@ class Stages:
     def __init__(self, setup: StudySetup, directory: Path) -> None:
         self.setup = setup
         self.directory = directory
-        self._cutting = Cutting(self)
+        self._criterion_points = CriterionPoints(self)
 
     @cached_property
     def data(self) -> TrainingData:
@@ -61,28 +61,13 @@ class Stages:
     def base_model(self) -> Transformer:
         """The base model, loaded from its export."""
         try:
-            return load_export(self.directory / "base" / "export")
+            return load_export(self.directory / "base" / EXPORT)
         except (FileNotFoundError, ValueError) as error:
             raise DamagedFileError(f"{error}; bring it back, or choose another output=") from error
 
     def place_of(self, point: Point) -> Path:
         """The directory of a point."""
         return self.directory / "points" / point.name
-
-    def done(self, place: Path) -> Record | None:
-        """The complete record of a stage, or None when it is still to do.
-
-        Raises:
-            DamagedFileError: it cannot be read.
-        """
-        if not (place / FILE_NAME).exists():
-            return None
-        try:
-            record = Record.load(place)
-        except ValueError as error:
-            raise DamagedFileError(f"{error}; remove {place} to make it again") from error
-        needed = [place / HYPOTHESES, place / "export" / CONFIG]
-        return record if record.complete and all(path.exists() for path in needed) else None
 
     def base(self) -> Record:
         """Train the base model, or take the one that is given."""
@@ -111,11 +96,11 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
-        finished = self._finished(self.place_of(point))
+        finished = _finished(self.place_of(point))
         if finished is not None:
             return finished
         seeds = Seeds.all(point.seed)
-        make = self._gated if point.budget is None else self._cutting.cut
+        make = self._gated if point.budget is None else self._criterion_points.make
         return self._stage(
             self.place_of(point),
             seeds,
@@ -124,7 +109,7 @@ class Stages:
             label=point.label,
             gate_evaluation=point.method.gate_evaluation,
             baseline=self._reference(),
-            unpruned=self.directory / "continued" / "export",
+            unpruned=self.directory / "continued" / EXPORT,
         )
 
     def recover(
@@ -199,12 +184,12 @@ class Stages:
 
     def _stage(self, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
         """Make a model unless its record is complete, export it, and measure the export."""
-        finished = self._finished(place)
+        finished = _finished(place)
         if finished is not None:
             return finished
         start = time.monotonic()
         made = make()
-        export = place / "export"
+        export = place / EXPORT
         made.model.save_pretrained(export)
         setup = self.setup
         record = record_export(
@@ -225,14 +210,7 @@ class Stages:
         )
         for checkpoint in place.glob("**/*.ckpt"):
             checkpoint.unlink()
-        print(f"{place.name}: {_result_of(record)}", flush=True)
-        return record
-
-    def _finished(self, place: Path) -> Record | None:
-        """What `done` says, also to the user."""
-        record = self.done(place)
-        if record is not None:
-            print(f"{place.name}: done before, {_result_of(record)}", flush=True)
+        print(f"{place.name}: {result_line(record)}", flush=True)
         return record
 
     def _reference(self) -> list[str]:
@@ -241,8 +219,12 @@ class Stages:
         return text.removesuffix("\n").split("\n")
 
 
-def _result_of(record: Record) -> str:
-    return f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}"
+def _finished(place: Path) -> Record | None:
+    """The complete record of a stage, told to the user, or None when it is still to do."""
+    record = complete_record(place)
+    if record is not None:
+        print(f"{place.name}: done before, {result_line(record)}", flush=True)
+    return record
 
 
 def _no_scores(model: Transformer) -> HeadScores:

@@ -82,7 +82,8 @@ def test_budgets_are_exact_and_pruned_is_masked(prune: Run, base: Path, folder: 
     scores = json.loads((folder / "run" / "scores-6-heads.json").read_text())
     assert scores["criterion"] == "gradient" and scores["settings"]["num_sentences"] == 20
     assert {site: len(heads) for site, heads in scores["scores"].items()} == dict.fromkeys(KEPT, 2)
-    lines = found.out.splitlines()
+    first, *lines = found.out.splitlines()
+    assert re.fullmatch(r"gradient: scored 6 heads in \d+\.\d s", first)
     assert [re.sub(r"\d+\.\d\d$", "N", line) for line in lines] == [
         f"{budget} heads: run/{budget}-heads/export  synthetic test BLEU N" for budget in (5, 3, 0)
     ]
@@ -213,8 +214,8 @@ def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
         path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file() and "prune." not in path.name
     }
     with monkeypatch.context() as patched:
-        for name in ("score_heads", "record_export"):
-            patched.setattr(f"prune_lab.study.cut.{name}", None)
+        for name in ("score_on_text", "record_export"):
+            patched.setattr(f"prune_lab.study.prune.{name}", None)
         _, found = prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
     assert found.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
     prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude")

@@ -154,7 +154,7 @@ def test_b3_budgets_are_exact_in_the_record_and_in_the_export(stages_of: Callabl
 def test_one_shot_points_share_their_scores(stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch) -> None:
     stages = stages_of({"gradient": GRADIENT}, scoring_sentences=10)
     first = point_of(stages)
-    monkeypatch.setattr("prune_lab.study.cutting.score_heads", None)
+    monkeypatch.setattr("prune_lab.study.setup.score_heads", None)
     second = point_of(stages, 1)
     assert [record.remaining_heads for record in (first, second)] == [4, 2]
     assert first.settings["criterion"]["num_sentences"] == 10

@@ -5,6 +5,7 @@
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 import pytorch_lightning as pl
@@ -13,6 +14,14 @@ from test_resume import RUN, assert_same_end, model_of, straight  # noqa: F401 a
 from prune_lab.training.callbacks import validation
 from prune_lab.training.checkpoint import load_checkpoint
 from prune_lab.training.stopping import Stopped, StopSignals, ended_by_term
+
+
+@pytest.fixture(autouse=True)
+def in_the_foreground() -> Iterator[None]:
+    """INT is not ignored, as it is where a shell runs the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class SignalAt(pl.Callback):

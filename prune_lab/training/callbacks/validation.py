@@ -14,6 +14,7 @@ import torch
 
 from prune_lab.data.batching import EncodedCorpus, token_budget_batches
 from prune_lab.data.corpus import Corpus
+from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.evaluation.scoring import score
@@ -34,6 +35,11 @@ class ScoreSettings:
     tokenize: str = "13a"
     lowercase: bool = False
     target_language: str | None = None
+
+    @classmethod
+    def of(cls, splits: Splits) -> ScoreSettings:
+        """How a data configuration says."""
+        return cls(tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language)
 
 
 def waiting_hypotheses(directory: Path, update: int) -> Path:

@@ -1,21 +1,19 @@
-"""Points of a study that are cut by a criterion: scores, cuts, and the training after each."""
+"""Points of a study that a criterion prunes: scores, cuts, and the training after each."""
 
 from __future__ import annotations
 
-import json
-import time
 from typing import TYPE_CHECKING
 
 from prune_lab.heads import HeadScores
 from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.criteria.registry import build_criterion, score_heads
+from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.schedule import Iterative, OneShot, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
-from prune_lab.results.files import write_atomically
 from prune_lab.study.method import Method
+from prune_lab.study.outcome import EXPORT, Made, complete_record
 from prune_lab.study.plan import Point
-from prune_lab.study.setup import Made
+from prune_lab.study.setup import score_on_text
 from prune_lab.training.fit import FitResult, Seeds
 
 if TYPE_CHECKING:
@@ -24,8 +22,8 @@ if TYPE_CHECKING:
 SCORES = "scores"
 
 
-class Cutting:
-    """Cuts the base of a study.
+class CriterionPoints:
+    """Prunes the base of a study.
 
     Args:
         stages: of the study.
@@ -35,8 +33,8 @@ class Cutting:
         self._stages = stages
         self._scores: dict[str, HeadScores] = {}
 
-    def cut(self, point: Point) -> Made:
-        """The model of a point: cut from the base in one shot, or step by step from the point before it."""
+    def make(self, point: Point) -> Made:
+        """The model of a point: pruned from the base in one shot, or step by step from the point before it."""
         assert point.budget is not None
         method, schedule = point.method, _schedule(point.method)
         is_iterative = schedule.rescores
@@ -65,9 +63,9 @@ class Cutting:
         larger = [budget for budget in self._stages.setup.plan.budgets_of(point.method) if budget > num_heads]
         for budget in reversed(larger):
             place = self._stages.place_of(Point(method=point.method, seed=point.seed, budget=budget))
-            record = self._stages.done(place)
+            record = complete_record(place)
             if record is not None:
-                return load_export(place / "export"), int(record.settings["recovery_updates"])
+                return load_export(place / EXPORT), int(record.settings["recovery_updates"])
         return self._stages.base_model(), 0
 
     def _updates(self, point: Point, start: Transformer, updates_before: int) -> list[int]:
@@ -89,15 +87,16 @@ class Cutting:
         name = f"{method.name}-seed{point.seed}"
         if not anew and name in self._scores:
             return self._scores[name]
-        start = time.monotonic()
         options = {"seed": point.seed, **method.options} if method.criterion == "random" else method.options
-        criterion = build_criterion(method.criterion or "", **options)
-        batches = stages.setup.scoring_batches(stages.data.train) if criterion.needs_batches else []
-        scores = score_heads(model, batches, criterion)
-        print(f"{name}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
-        file = stages.directory / SCORES / f"{name}-{scores.num_heads}heads.json"
-        content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
-        write_atomically(file, json.dumps(content, indent=1))
+        scores = score_on_text(
+            model,
+            build_criterion(method.criterion or "", **options),
+            lambda: stages.data.train,
+            num_sentences=stages.setup.plan.scoring_sentences,
+            max_tokens=stages.setup.base.max_tokens,
+            file=stages.directory / SCORES / f"{name}-{sum(map(len, model.heads().values()))}heads.json",
+            label=name,
+        )
         self._scores[name] = scores
         return scores
 

@@ -1,8 +1,7 @@
-"""Cut one model to budgets: what `prune-lab-prune` does, usable from Python."""
+"""Prune one model to budgets: what `prune-lab-prune` does, usable from Python."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,15 +16,13 @@ from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.criteria.contract import Criterion
-from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import fold_fractions, prune_heads
 from prune_lab.results.families import UNPRUNED
-from prune_lab.results.files import write_atomically
 from prune_lab.results.record import FILE_NAME, Record
-from prune_lab.study.facts import training_facts
-from prune_lab.study.setup import scoring_batches
+from prune_lab.study.outcome import EXPORT, complete_record, training_facts
+from prune_lab.study.setup import score_on_text
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
@@ -37,8 +34,8 @@ INPUT = "input"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutSettings:
-    """How to cut.
+class PruneSettings:
+    """How to prune.
 
     Attributes:
         splits: training text for scores and recovery, validation text for recovery, and the split of the records.
@@ -86,7 +83,7 @@ class CutSettings:
     loggers: Callable[[Path], Sequence[Logger]]
 
 
-def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> None:
+def prune_model(model: Transformer, settings: PruneSettings, directory: Path) -> None:
     """Write `directory/N-heads/export` for each budget, with a record where one is wanted, and print a line for each.
 
     Where records are wanted, the model itself is measured before the first of them, in `directory/input`, and they
@@ -103,32 +100,32 @@ def cut_model(model: Transformer, settings: CutSettings, directory: Path) -> Non
     budgets = parse_budgets(settings.budgets, settings.shares, model=model)
     if settings.gate_evaluation == "fraction":
         fold_fractions(model)  # for its message about a model without such gates
-    cutter = _Cutter(model, settings, directory, by_keep_rule=budgets == AUTO)
+    pruner = _Pruner(model, settings, directory, by_keep_rule=budgets == AUTO)
     if not isinstance(budgets, str):
         num_live = {site: len(heads) for site, heads in model.heads().items()}
         for budget in budgets:
             settings.selection.quotas(num_live, budget)
-        left = [budget for budget in budgets if cutter.done(budget) is None]
+        left = [budget for budget in budgets if complete_record(pruner.place_of(budget)) is None]
         for budget in budgets:
-            cutter.show(budget)
+            pruner.show(budget)
         budgets = budgets if left and settings.schedule.rescores else left
     points = prune_to(
         model,
         budgets,
-        score=cutter.score,
+        score=pruner.score,
         schedule=settings.schedule,
         selection=settings.selection,
-        recover=cutter.recover if settings.recovery is not None else None,
+        recover=pruner.recover if settings.recovery is not None else None,
         keep_gates=settings.gate_evaluation != "round",
     )
     for point in points:
-        cutter.export(point)
+        pruner.export(point)
 
 
-class _Cutter:
+class _Pruner:
     """Scores, recovers and exports the points of one model."""
 
-    def __init__(self, model: Transformer, settings: CutSettings, directory: Path, *, by_keep_rule: bool) -> None:
+    def __init__(self, model: Transformer, settings: PruneSettings, directory: Path, *, by_keep_rule: bool) -> None:
         self._model, self._settings, self._directory = model, settings, directory
         self._tokenizer: Any = model.tokenizer
         self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
@@ -140,25 +137,25 @@ class _Cutter:
     def score(self, model: Transformer) -> HeadScores:
         """Score on training text and keep the scores as a file."""
         settings = self._settings
-        batches = []
-        if settings.criterion.needs_batches:
-            batches = scoring_batches(self._train(), settings.scoring_sentences, settings.max_tokens)
-        scores = score_heads(model, batches, settings.criterion)
-        content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
-        write_atomically(self._directory / f"scores-{scores.num_heads}-heads.json", json.dumps(content, indent=1))
-        return scores
+        num_heads = sum(map(len, model.heads().values()))
+        return score_on_text(
+            model,
+            settings.criterion,
+            self._train,
+            num_sentences=settings.scoring_sentences,
+            max_tokens=settings.max_tokens,
+            file=self._directory / f"scores-{num_heads}-heads.json",
+            label=settings.criterion.name,
+        )
 
     def recover(self, model: Transformer) -> Transformer:
         """Train a cut model."""
         settings, splits = self._settings, self._settings.splits
         assert settings.recovery is not None
-        place = self._place(sum(map(len, model.heads().values())))
-        scoring = ScoreSettings(
-            tokenize=splits.score_tokenize, lowercase=splits.lowercase, target_language=splits.target_language
-        )
+        place = self.place_of(sum(map(len, model.heads().values())))
         self._result = fit(
             self._settled(model),
-            TrainingData(train=self._train(), validation=splits.validation, scoring=scoring),
+            TrainingData(train=self._train(), validation=splits.validation, scoring=ScoreSettings.of(splits)),
             settings.recovery,
             directory=place,
             seeds=settings.seeds,
@@ -172,11 +169,11 @@ class _Cutter:
 
     def export(self, point: PrunedPoint) -> None:
         """Write the export and the record of a point."""
-        settings, place = self._settings, self._place(point.budget)
-        if self.done(point.budget) is not None:
+        settings, place = self._settings, self.place_of(point.budget)
+        if complete_record(place) is not None:
             return
         model = self._settled(point.model)
-        export = place / "export"
+        export = place / EXPORT
         model.save_pretrained(export)
         if settings.report_split is None:
             print(f"{point.budget} heads: {export}", flush=True)
@@ -201,25 +198,18 @@ class _Cutter:
         """Translations of the model that is pruned, which is measured once."""
         place, model = self._directory / INPUT, self._model
         if not (place / FILE_NAME).exists():
-            model.save_pretrained(place / "export")
+            model.save_pretrained(place / EXPORT)
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
             method = UNPRUNED if is_whole else INPUT
-            self._record(place / "export", place, method=method, settings={"updates": self._settings.updates})
+            self._record(place / EXPORT, place, method=method, settings={"updates": self._settings.updates})
         return read_lines(place / HYPOTHESES)
-
-    def done(self, num_heads: int) -> Record | None:
-        """The complete record of a point, or None when it is still to do."""
-        if not (self._place(num_heads) / FILE_NAME).exists():
-            return None
-        record = Record.load(self._place(num_heads))
-        return record if record.complete else None
 
     def show(self, num_heads: int) -> None:
         """Print a line about a point that is done."""
-        record = self.done(num_heads)
+        place = self.place_of(num_heads)
+        record = complete_record(place)
         if record is not None:
-            export = self._place(num_heads) / "export"
-            print(f"{num_heads} heads: {export}  {record.test_set['name']} BLEU {record.bleu:.2f}", flush=True)
+            print(f"{num_heads} heads: {place / EXPORT}  {record.test_set['name']} BLEU {record.bleu:.2f}", flush=True)
 
     def _record(self, export: Path, place: Path, **facts: Any) -> Record:
         settings = self._settings
@@ -253,7 +243,8 @@ class _Cutter:
         whole.remove_gates()
         return whole
 
-    def _place(self, num_heads: int) -> Path:
+    def place_of(self, num_heads: int) -> Path:
+        """The directory of a point."""
         return self._directory / f"{num_heads}-heads"
 
     def _train(self) -> EncodedCorpus:

@@ -1,0 +1,63 @@
+"""What making a model gave, and the record that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prune_lab.evaluation.evaluate import HYPOTHESES
+from prune_lab.model.storage import CONFIG
+from prune_lab.model.transformer import Transformer
+from prune_lab.results.record import FILE_NAME, Record
+from prune_lab.training.files import DamagedFileError
+from prune_lab.training.fit import FitResult
+
+EXPORT = "export"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a stage made.
+
+    Attributes:
+        model: to be exported.
+        result: how it was trained last, or None.
+        settings: for its record.
+    """
+
+    model: Transformer
+    result: FitResult | None
+    settings: dict[str, Any]
+
+
+def training_facts(result: FitResult | None) -> dict[str, Any]:
+    """Keys of a `Record`: BLEU on the validation text with the search that it is of, and how training computed."""
+    if result is None:
+        return {}
+    return {
+        "validation_bleu": result.validation_bleu,
+        "validation_decoding": result.validation_search,
+        "training": {"products": result.products, "parts": result.parts},
+    }
+
+
+def complete_record(place: Path) -> Record | None:
+    """The record of a model that is made and measured, or None when that is still to do.
+
+    Raises:
+        DamagedFileError: it cannot be read.
+    """
+    if not (place / FILE_NAME).exists():
+        return None
+    try:
+        record = Record.load(place)
+    except ValueError as error:
+        raise DamagedFileError(f"{error}; remove {place} to make it again") from error
+    needed = [place / HYPOTHESES, place / EXPORT / CONFIG]
+    return record if record.complete and all(path.exists() for path in needed) else None
+
+
+def result_line(record: Record) -> str:
+    """What was measured, for the user."""
+    return f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}"
