@@ -19,7 +19,8 @@ _LARGEST_SEED = 2**64 - 1  # of torch
 _CONSTANT = "fixed"  # the gates that do not learn, at which no penalty can pull
 _TIMES = ("weeks", "days", "hours", "minutes", "seconds")
 # Settings of the training that must be numbers; what range they may have, the training says itself.
-_NUMBERS = ("label_smoothing", "clip_norm", "average_decay")
+_NUMBERS = ("label_smoothing", "clip_norm", "average_decay", "dropout")
+_NULLABLE = ("average_decay", "dropout")
 
 
 def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
@@ -45,7 +46,7 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
 
     whole_number(config["training"]["max_tokens"], "training.max_tokens")
     for name in _NUMBERS:
-        if name != "average_decay" or config["training"][name] is not None:
+        if name not in _NULLABLE or config["training"][name] is not None:
             check_number(config["training"][name], f"training.{name}")
     check_number(config["gates"]["learning_rate"], "gates.learning_rate")
     check_time(config["trainer"].get("max_time"), "trainer.max_time")

@@ -103,6 +103,8 @@ def fit(
     validation = EncodedCorpus.encode(model.tokenizer, data.validation.pairs)
     check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
     check_lengths(model.config, validation, "the validation text")
+    if settings.dropout is not None:
+        model.set_dropout(settings.dropout)
     directory = Path(directory)
     last = checkpoint_to_go_on_from(directory, model, max_steps=settings.trainer["max_steps"])
     resume_update = last["global_step"] if last else 0

@@ -67,6 +67,8 @@ class FitSettings:
         accumulate: batches in one update.
         label_smoothing: of the cross entropy.
         clip_norm: largest gradient norm; 0 for no clipping.
+        dropout: of the model while it trains, in place of its own; see `Transformer.set_dropout`. A model that became
+            smaller may want less of it.
         average_decay: decay of the weight average, or None.
         validate_every: updates between validations.
         patience: validations without a better BLEU before training stops, or None.
@@ -93,6 +95,7 @@ class FitSettings:
     accumulate: int = 1
     label_smoothing: float = 0.1
     clip_norm: float = 1.0
+    dropout: float | None = None
     average_decay: float | None = None
     validate_every: int = 500
     patience: int | None = None
@@ -124,6 +127,8 @@ class FitSettings:
             raise ValueError(
                 f"training.label_smoothing: {self.label_smoothing}; allowed are numbers from 0 and below 1"
             )
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"training.dropout: {self.dropout}; allowed are numbers from 0 and below 1, or null")
         if not 0 <= self.clip_norm < math.inf:
             raise ValueError(f"training.clip_norm: {self.clip_norm}; allowed are numbers from 0 (no clipping)")
 

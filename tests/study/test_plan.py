@@ -128,6 +128,7 @@ WRONG = [
     ({"scoring_sentences": 0}, "study.scoring_sentences: 0; allowed are whole numbers from 1"),
     ({"tuning": {**TUNING, "updates": 0}}, "study.tuning.updates: 0; allowed are whole numbers from 1"),
     ({"tuning": {**TUNING, "recovery_updates": 1.5}}, "study.tuning.recovery_updates: 1.5; allowed are"),
+    ({"tuning": {**TUNING, "dropout": 1}}, "study.tuning.dropout: 1; allowed are numbers from 0 and below 1, or null"),
     ({"tuning": {**TUNING, "learning_rate": "high"}}, "study.tuning.learning_rate: 'high'; allowed are numbers"),
 ]
 

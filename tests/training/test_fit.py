@@ -341,3 +341,21 @@ def test_sentences_longer_than_learned_positions_are_told_at_the_start(task, tra
     said = too_long(task, train, tmp_path, max_positions=longest - 1, max_tokens=longest - 1)
     assert "of the validation text has" in said and "max_tokens" not in said
     train(task.model(positions="learned", max_positions=longest), tmp_path, max_steps=2, max_tokens=longest)
+
+
+def test_dropout_of_the_training_takes_the_place_of_the_models_own(task, train, tmp_path):
+    def weights(dropout, name):
+        result = train(task.model(dropout=0.3), tmp_path / name, max_steps=3, dropout=dropout)
+        assert result.model.config.dropout == (0.3 if dropout is None else dropout)
+        return result.model.state_dict()
+
+    own, same, less = weights(None, "own"), weights(0.3, "same"), weights(0.1, "less")
+    straight = train(task.model(dropout=0.1), tmp_path / "straight", max_steps=3).model.state_dict()
+    assert all(torch.equal(own[name], same[name]) and torch.equal(less[name], straight[name]) for name in own)
+    assert not all(torch.equal(own[name], less[name]) for name in own)
+
+
+def test_dropout_that_cannot_work_is_refused(task, train, tmp_path):
+    with pytest.raises(ValueError, match=r"training\.dropout: 1\.0; allowed are numbers from 0 and below 1"):
+        train(task.model(), tmp_path / "run", dropout=1.0)
+    assert not (tmp_path / "run").exists()
