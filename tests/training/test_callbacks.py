@@ -11,6 +11,7 @@ from pytorch_lightning.loggers.logger import DummyLogger
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.callbacks.metrics_file import MetricsFile
+from prune_lab.training.callbacks.progress import ProgressLines, in_words
 from prune_lab.training.fit import Seeds, TrainingData, fit
 
 
@@ -24,10 +25,35 @@ def test_progress_is_plain_lines_and_lightning_is_quiet(task, train, tmp_path, c
     lines = output.out.splitlines()
     assert len(lines) == 3 and output.err == ""
     figures = r"BLEU \(validation, greedy\) \d+\.\d \(best \d+\.\d\)  nll \d+\.\d{3}  open \d+"
-    pattern = rf"train: update (10|20|30)/(20|30)  {figures}"
-    assert all(re.fullmatch(pattern, line) for line in lines)
+    pattern = rf"train: update (10/20  {figures}  \d+ s left|(20/20|30/30)  {figures})"
+    assert all(re.fullmatch(pattern, line) for line in lines), lines
     assert caplog.records == []
     assert [str(warning.message) for warning in caught if "numpy" not in str(warning.message)] == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (40.4, "40 s"), (89, "89 s"), (100, "2 min"), (5000, "83 min"), (12000, "3 h 20 min")],
+)
+def test_time_is_said_in_words(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_the_rest_takes_as_long_as_the_pace_or_the_time_limit_says(task, train, tmp_path, monkeypatch):
+    seen = []
+    left = ProgressLines._seconds_left
+
+    def watch(self, trainer, now):
+        seen.append((trainer.global_step, left(self, trainer, self._start + trainer.global_step - self._start_update)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(ProgressLines, "_seconds_left", watch)
+    train(task.model(), tmp_path, max_steps=20)
+    train(task.model(), tmp_path, max_steps=40)
+    assert seen == [(10, 10), (20, 0), (30, 10), (40, 0)], "a second for each update, also after a resume"
+    seen.clear()
+    train(task.model(), tmp_path / "limited", max_steps=20, trainer={"max_time": {"seconds": 9}})
+    assert 0 <= seen[0][1] <= 9
 
 
 def test_c5_and_c7_what_is_left_out_is_said(task, settings, tmp_path, capsys):

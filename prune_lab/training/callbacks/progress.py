@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Timer
 
 from prune_lab.data.datamodule import TranslationData, Window
 from prune_lab.training.callbacks.validation import Validation
@@ -14,6 +15,8 @@ from prune_lab.training.callbacks.validation import Validation
 class ProgressLines(pl.Callback):
     """Prints what is left out of the training text, one line at most every `seconds`, and one after each validation.
 
+    Lines say how long the rest will take, by the pace so far, validations and all.
+
     Args:
         label: what the run is called in front of each line.
         seconds: pause between lines.
@@ -21,13 +24,13 @@ class ProgressLines(pl.Callback):
 
     def __init__(self, label: str = "train", seconds: float = 10.0) -> None:
         self._label, self._seconds = label, seconds
-        self._last, self._start = 0.0, 0.0
+        self._last, self._start, self._start_update = 0.0, 0.0, 0
         self._tokens, self._validated = 0, -1
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._last = self._start = time.monotonic()
-        self._tokens = 0
+        self._tokens, self._start_update = 0, trainer.global_step
         data = trainer.datamodule  # type: ignore[attr-defined]
         if trainer.is_global_zero and isinstance(data, TranslationData):
             for message in data.batches().left_out():
@@ -66,5 +69,24 @@ class ProgressLines(pl.Callback):
                 line += f"  open {figures['remaining_heads']:.0f}"
         else:
             line += f"  {self._tokens / max(1e-9, now - self._start):,.0f} target tokens/s"
-        print(line, flush=True)
+        left = self._seconds_left(trainer, now)
+        print(line + (f"  {in_words(left)} left" if left else ""), flush=True)
         self._last = now
+
+    def _seconds_left(self, trainer: pl.Trainer, now: float) -> float:
+        """0 when nothing is left, or when there is no pace to go by yet."""
+        num_done, num_left = trainer.global_step - self._start_update, trainer.max_steps - trainer.global_step
+        if num_done < 1 or num_left < 1:
+            return 0.0
+        left = num_left * (now - self._start) / num_done
+        timers = (callback for callback in trainer.callbacks if isinstance(callback, Timer))  # type: ignore[attr-defined]
+        limits = [limit for timer in timers if (limit := timer.time_remaining()) is not None]
+        return max(0.0, min([left, *limits]))
+
+
+def in_words(seconds: float) -> str:
+    """A length of time to about two digits: `40 s`, `12 min`, `3 h 20 min`."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
