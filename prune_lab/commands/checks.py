@@ -37,7 +37,7 @@ def check_report_split(split: Any, splits: Splits) -> None:
     if split not in REPORT_SPLITS:
         raise ValueError(f"report_split: {split!r}; allowed are validation, test and null")
     if split is not None and split not in splits.available:
-        raise ValueError(f"report_split: {split}; data has {', '.join(splits.available)}")
+        raise ValueError(f"report_split: {split}; data has {', '.join(splits.available) or 'no splits'}")
 
 
 def check_run(config: Mapping[str, Any], splits: Splits) -> None:

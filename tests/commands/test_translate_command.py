@@ -103,6 +103,7 @@ def test_a_file_may_be_its_own_output(run: Run, export: Path, lines: list[str]) 
         (["batch.max_sentences=many"], "batch.max_sentences: 'many'; allowed are whole numbers from 1"),
         (["batch=3"], "batch: 3; allowed are the keys max_sentences, max_source_tokens"),
         (["device=gpu"], "device: 'gpu'; allowed here are auto, cpu"),
+        (["device=meta"], "device: 'meta'; allowed here are auto, cpu"),
     ],
     ids=str,
 )
@@ -126,6 +127,6 @@ def test_a_reader_that_has_had_enough_is_no_error(folder: Path, export: Path, li
     process.stdin.close()
     assert process.stdout.readline().endswith(b"\n")  # while the rest is still to be translated
     process.stdout.close()
-    assert process.stderr.read() == b""
+    assert process.stderr.read() == b"prune-lab-translate: starting\n"
     assert process.wait(timeout=60) == 141
     assert list(folder.iterdir()) == []
