@@ -132,6 +132,7 @@ TINY_MODEL = (
     "d_feed_forward=16",
 )
 TINY_METHODS = (
+    "~study.methods.gradient_recovery",
     "+study.methods.closing={gates: {kinds: [encoder.self], options: {init: 0.2}}, weights: [9]}",
     "+study.methods.fractions={gates: {options: {evaluation: fraction}}, weights: [0.01]}",
     "+study.methods.steps={criterion: gradient, schedule: iterative, recovery: true}",

@@ -163,7 +163,7 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same_report(
     found = run("study", "output=run", *tiny_study_overrides)
     assert found.status == 0, found.err
     assert files_of(copied) == before
-    assert found.out.endswith("report: run/report.html\n") and "update" not in found.out
+    assert found.out.endswith("report: run/report.html\n") and ": update " not in found.out
 
 
 def test_a_point_that_fails_ends_with_status_1_and_the_same_command_makes_it(
