@@ -101,6 +101,7 @@ class Command:
             sys.exit(error.exit_status if isinstance(error, Stopped) else 130)
         finally:
             os.environ["HYDRA_FULL_ERROR"] = "1" if show_all else "0"
+            streams.drop_rest()
         if self._failures:
             _remove_unstarted(sweep, missing)
             self._end(show_all)
@@ -166,12 +167,12 @@ class Command:
     def _say_start(self, what: str) -> None:
         """A first line, since what comes next is slow: the import of libraries, and reading models and text."""
         if is_main_process():
-            print(f"prune-lab-{self.name}: starting{what}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # nothing is lost with it
+                print(f"prune-lab-{self.name}: starting{what}", file=sys.stderr, flush=True)
 
     def _end_unread(self, error: Exception) -> None:
         """Ends the process quietly if the error is that nobody reads what it says any more."""
         if streams.nobody_reads(error):
-            streams.drop_rest()
             sys.exit(streams.CLOSED_PIPE_STATUS)
 
     def _end(self, show_all: bool) -> NoReturn:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,8 +74,10 @@ def _is_full(stream: TextIO | None) -> bool:
     try:
         if stream is not None:
             stream.flush()
-    except OSError as error:
-        return error.errno in NO_PLACE
+            os.write(stream.fileno(), b"")  # which a full device refuses as well
+            return stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and os.fstatvfs(stream.fileno()).f_bavail == 0
+    except (OSError, ValueError) as error:
+        return getattr(error, "errno", None) in NO_PLACE
     return False
 
 

@@ -1,6 +1,7 @@
 """Standard streams that are closed, pipes that nobody reads, and disks that are full: a status, and one line."""
 
 import io
+import logging
 import os
 import resource
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from prune_lab.commands import translate
 from prune_lab.commands.streams import named
+from prune_lab.decoding.options import DecodingOptions
 from prune_lab.results.record import Record
 
 Run = Callable[..., Any]
@@ -64,6 +66,26 @@ def test_a_reader_that_has_gone_ends_the_command_quietly(
     assert "Traceback" not in found.err and "rror" not in found.err
 
 
+def test_standard_error_that_takes_nothing_keeps_no_command_from_its_work(
+    run_dummy: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(config: dict[str, Any], directory: Path) -> None:
+        logging.getLogger("prune_lab").warning("half way")
+        (directory / "result.txt").write_text("done")
+
+    for stream in (unread_pipe(), io.TextIOWrapper(open("/dev/null", "rb"))):  # noqa: SIM115
+        with monkeypatch.context() as patched, stream:
+            patched.setattr(sys, "stderr", stream)
+            assert run_dummy(work, "output=run").status == 0
+            assert Path("run/result.txt").read_text() == "done"
+            patched.setattr(sys, "stderr", stream)
+            assert run_dummy(work, "output=run", "decoding.beam_size=x", check=refuse).status == 2
+
+
+def refuse(config: dict[str, Any]) -> None:
+    DecodingOptions(**config["decoding"])
+
+
 def test_a_broken_pipe_of_another_kind_is_a_bug(run_dummy: Run) -> None:
     def work(config: dict[str, Any], directory: Path) -> None:
         reader, writer = os.pipe()
@@ -77,8 +99,11 @@ def test_a_broken_pipe_of_another_kind_is_a_bug(run_dummy: Run) -> None:
 
 @needs_full
 @pytest.mark.parametrize("work", [speak, speak_at_once])
-def test_standard_output_on_a_full_disk(run_dummy: Run, work: Callable[..., None]) -> None:
-    with standard_output(open("/dev/full", "w")):
+@pytest.mark.parametrize("is_buffered", [True, False], ids=["buffered", "unbuffered"])
+def test_standard_output_on_a_full_disk(run_dummy: Run, work: Callable[..., None], is_buffered: bool) -> None:
+    with standard_output(
+        io.TextIOWrapper(open("/dev/full", "wb", buffering=-1 if is_buffered else 0), write_through=not is_buffered)
+    ):
         found = run_dummy(work)
     assert found.refused() == "prune-lab-dummy: standard output: no space left on device"
 
