@@ -23,13 +23,18 @@ ROOT = Path(__file__).resolve().parents[2]
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 
 
-@pytest.fixture
+@contextmanager
 def small_files() -> Iterator[None]:
-    """No file of this process grows beyond 10 kB: what a full disk is like."""
+    """No file of this process grows beyond 10 kB: what a full disk is like.
+
+    Not longer than the command runs, since pytest may write to a file itself.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @contextmanager
@@ -118,24 +123,24 @@ def test_a_full_disk_is_told_with_the_directory(run_dummy: Run, folder: Path) ->
     assert found.refused() == "prune-lab-dummy: run: no space left on device"
 
 
-def test_a_file_that_may_not_grow_is_told_and_nothing_else_is_said(
-    run_dummy: Run, folder: Path, small_files: None
-) -> None:
+def test_a_file_that_may_not_grow_is_told_and_nothing_else_is_said(run_dummy: Run, folder: Path) -> None:
     def work(config: dict[str, Any], directory: Path) -> None:
         (directory / "first.txt").write_text("x")
         (directory / "result.txt").write_text("x" * 100_000)
 
-    found = run_dummy(work, "output=run")
+    with small_files():
+        found = run_dummy(work, "output=run")
     assert found.refused() == "prune-lab-dummy: run: file too large"
     assert Record.load("run").reason == "OSError: run: file too large"
 
 
-def test_a_record_that_finds_no_room_hides_no_reason(run_dummy: Run, folder: Path, small_files: None) -> None:
+def test_a_record_that_finds_no_room_hides_no_reason(run_dummy: Run, folder: Path) -> None:
     def work(config: dict[str, Any], directory: Path) -> None:
         (directory / "first.txt").write_text("x")
         raise RuntimeError("x" * 20_000)
 
-    found = run_dummy(work, "output=run")
+    with small_files():
+        found = run_dummy(work, "output=run")
     assert found.status == 1 and "RuntimeError: xxx" in found.err and "OSError" not in found.err
 
 
