@@ -191,15 +191,15 @@ def build_seeds(config: Mapping[str, Any]) -> Seeds:
 
 def build_callbacks(config: Mapping[str, Any]) -> list[Callback]:
     """More Lightning callbacks."""
-    from pytorch_lightning import Callback
+    from prune_lab.training.trainer import pl
 
     nodes = (config.get("callbacks") or {}).items()
-    return [of_kind(instantiate(node, f"callbacks.{name}"), Callback, f"callbacks.{name}") for name, node in nodes]
+    return [of_kind(instantiate(node, f"callbacks.{name}"), pl.Callback, f"callbacks.{name}") for name, node in nodes]
 
 
 def build_loggers(config: Mapping[str, Any], directory: Path) -> list[Logger]:
     """More Lightning loggers; each gets the run's directory and configuration."""
-    from pytorch_lightning.loggers.logger import Logger
+    from prune_lab.training.trainer import Logger
 
     loggers = []
     for name, node in (config.get("logger") or {}).items():

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands.settings import decoding_options, options_of, whole_number
 from prune_lab.data.splits import Splits
+from prune_lab.data.tokenizer_options import TokenizerOptions
 
 if TYPE_CHECKING:
     from prune_lab.model.config import ModelConfig
@@ -90,11 +91,9 @@ def _is_positive(number: Any) -> bool:
 
 def check_tokenizer(config: Mapping[str, Any]) -> None:
     """ValueError for settings from which no tokenizer can be trained; a stored one is looked at when it is read."""
-    from prune_lab.data.tokenizer import Tokenizer
-
     options = {key: value for key, value in config.items() if key != "path"}
     if config["path"] is None:
-        options_of(Tokenizer.check_options, options, "tokenizer")
+        options_of(TokenizerOptions, options, "tokenizer")
     elif not isinstance(config["path"], str):
         raise ValueError(f"tokenizer.path: {config['path']!r}; allowed is the path of a tokenizer.json, or null")
 

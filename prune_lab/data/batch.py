@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prune_lab.data.vocabulary import PAD_ID
+from prune_lab.data.marks import PAD_ID
 
 
 @dataclass(kw_only=True)

@@ -16,24 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prune_lab.data.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    MARKS,
-    PAD_ID,
-    UNK_ID,
-    UNKNOWN_SHOWN,
-    Vocabulary,
-    first_line,
-    train_bpe,
-    train_words,
-)
+from prune_lab.data.marks import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from prune_lab.data.tokenizer_options import KINDS, TokenizerOptions
+from prune_lab.data.vocabulary import UNKNOWN_SHOWN, Vocabulary, first_line, train_bpe, train_words
 
-__all__ = ["BOS_ID", "EOS_ID", "KINDS", "MARKS", "PAD_ID", "UNKNOWN_SHOWN", "UNK_ID", "Tokenizer"]
+__all__ = ["BOS_ID", "EOS_ID", "PAD_ID", "UNKNOWN_SHOWN", "UNK_ID", "Tokenizer"]
 
 FORMAT_VERSION = 1
-KINDS = ("bpe", "words")
-_LARGEST = 10_000_000  # entries; the library asks for the memory of all of them before it reads text
 
 
 class Tokenizer:
@@ -64,96 +53,36 @@ class Tokenizer:
         self._target = self._source if self.joint else Vocabulary(content["target"], self.kind)
 
     @classmethod
-    def train(
-        cls,
-        pairs: Iterable[tuple[str, str]],
-        *,
-        kind: str = "bpe",
-        joint: bool = True,
-        vocab_size: int = 8000,
-        source_vocab_size: int | None = None,
-        target_vocab_size: int | None = None,
-        min_frequency: int = 1,
-        split_punctuation: bool = True,
-    ) -> "Tokenizer":
+    def train(cls, pairs: Iterable[tuple[str, str]], **options: Any) -> "Tokenizer":
         """Learns a vocabulary from training text; the same text gives the same vocabulary.
 
         Args:
             pairs: (source, target) lines.
-            kind: ``bpe`` (pieces of words) or ``words`` (what stands between spaces).
-            joint: one vocabulary for both sides, else one each.
-            vocab_size: most entries of a vocabulary, the four marks included. At most half of them are single
-                characters (``bpe``).
-            source_vocab_size: in place of ``vocab_size`` for the source side; only with ``joint=False``.
-            target_vocab_size: the same for the target side.
-            min_frequency: how often a merge (``bpe``) or a word (``words``) must occur to be an entry.
-            split_punctuation: punctuation that follows a letter or digit starts a new piece (``bpe``): right for raw
-                text, not needed for text whose tokens stand between spaces.
+            options: see `TokenizerOptions`.
 
         Raises:
-            ValueError: an unknown kind, a size that leaves no room for text, sizes per side with a joint vocabulary.
+            ValueError: an option that cannot work.
         """
-        sizes = cls.check_options(
-            kind=kind,
-            joint=joint,
-            vocab_size=vocab_size,
-            source_vocab_size=source_vocab_size,
-            target_vocab_size=target_vocab_size,
-            min_frequency=min_frequency,
-            split_punctuation=split_punctuation,
-        )
+        wanted = TokenizerOptions(**options)
         pairs = list(pairs)
         texts = {"source": [source for source, _ in pairs], "target": [target for _, target in pairs]}
-        if joint:
+        if wanted.joint:
             texts = {"source": texts["source"] + texts["target"]}
 
-        content: dict[str, Any] = {"format_version": FORMAT_VERSION, "kind": kind, "joint": joint, "target": None}
+        content: dict[str, Any] = {
+            "format_version": FORMAT_VERSION,
+            "kind": wanted.kind,
+            "joint": wanted.joint,
+            "target": None,
+        }
         for side, lines in texts.items():
-            if kind == "bpe":
-                model = train_bpe(lines, sizes[side], min_frequency, split_punctuation)
+            size = wanted.sizes[side]
+            if wanted.kind == "bpe":
+                model = train_bpe(lines, size, wanted.min_frequency, wanted.split_punctuation)
             else:
-                model = train_words(lines, sizes[side], min_frequency)
+                model = train_words(lines, size, wanted.min_frequency)
             content[side] = json.loads(model.to_str())
         return cls(content)
-
-    @staticmethod
-    def check_options(
-        *,
-        kind: str = "bpe",
-        joint: bool = True,
-        vocab_size: int = 8000,
-        source_vocab_size: int | None = None,
-        target_vocab_size: int | None = None,
-        min_frequency: int = 1,
-        split_punctuation: bool = True,
-    ) -> dict[str, int]:
-        """Refuses options that :meth:`train` cannot work with; without text, so before it is read.
-
-        Returns:
-            side -> most entries of its vocabulary.
-
-        Raises:
-            ValueError: names the option, its value and what is allowed.
-        """
-        if kind not in KINDS:
-            raise ValueError(f"tokenizer.kind: {kind!r}; allowed are {', '.join(KINDS)}")
-        for name, switch in (("joint", joint), ("split_punctuation", split_punctuation)):
-            if not isinstance(switch, bool):
-                raise ValueError(f"tokenizer.{name}: {switch!r}; allowed are true and false")
-        of_sides = {"source_vocab_size": source_vocab_size, "target_vocab_size": target_vocab_size}
-        if joint and any(size is not None for size in of_sides.values()):
-            raise ValueError(
-                "tokenizer: source_vocab_size and target_vocab_size need joint=False; "
-                "a joint vocabulary takes vocab_size"
-            )
-        smallest = len(MARKS) + 2
-        numbers = {"vocab_size": (vocab_size, smallest), "min_frequency": (min_frequency, 1)}
-        numbers |= {name: (size, smallest) for name, size in of_sides.items() if size is not None}
-        for name, (number, least) in numbers.items():
-            is_whole = isinstance(number, int) and not isinstance(number, bool)
-            if not is_whole or not least <= number <= _LARGEST:
-                raise ValueError(f"tokenizer.{name}: {number!r}; allowed are whole numbers from {least} to {_LARGEST}")
-        return {"source": source_vocab_size or vocab_size, "target": target_vocab_size or vocab_size}
 
     @property
     def source_vocab_size(self) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers, trainers
 
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
-MARKS = ("< pad >", "< s >", "< /s >", "< unk >")
+from prune_lab.data.marks import MARKS, UNK_ID
+
 UNKNOWN_SHOWN = "⁇"
 _WORD_START = "▁"
 # The separators U+001C to U+001F end a line for str.splitlines, yet are no white space for regular expressions.

@@ -212,6 +212,7 @@ def test_files_that_are_no_tokenizer_are_refused_by_name(tokenizer: Tokenizer, t
         ({"vocab_size": None}, "^tokenizer.vocab_size: None; allowed are whole numbers from 6"),
         ({"vocab_size": 10**11}, "^tokenizer.vocab_size: 100000000000; allowed are whole numbers from 6"),
         ({"joint": False, "target_vocab_size": 2}, "^tokenizer.target_vocab_size: 2; allowed"),
+        ({"joint": False, "source_vocab_size": 0}, "^tokenizer.source_vocab_size: 0; allowed"),
         ({"joint": "yes"}, "^tokenizer.joint: 'yes'; allowed are true and false$"),
         ({"source_vocab_size": 100}, "joint=False"),
         ({"min_frequency": 0}, "^tokenizer.min_frequency: 0; allowed are whole numbers from 1"),
