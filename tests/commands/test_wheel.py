@@ -64,7 +64,7 @@ LAYERS = {
     "pruning": ("pruning", "model", "decoding", "attention", "gates", "data", "heads"),
     "results": ("results", "heads", "version"),
     "evaluation": ("evaluation", "results", "model", "decoding", "attention", "gates", "data", "heads", "version"),
-    "training": ("training", "evaluation", "model", "decoding", "attention", "gates", "data", "heads"),
+    "training": ("training", "evaluation", "results", "model", "decoding", "attention", "gates", "data", "heads"),
 }
 
 
