@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands.settings import decoding_options
-from prune_lab.commands.targets import instantiate, of_kind
+from prune_lab.commands.targets import check_arguments, instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
     """
     from prune_lab.training.fit import FitSettings
 
+    check_arguments("torch.compile", config["training"]["compile_options"] or {}, "training.compile_options")
     settings = FitSettings(
         optimizer=build_optimizer(config),
         schedule=build_rates(config),
@@ -164,7 +165,7 @@ def build_optimizer(config: Mapping[str, Any]) -> Any:
     make = instantiate(node, "optimizer")
     try:
         make([torch.nn.Parameter(torch.zeros(1))])
-    except (TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:  # optimisers check little, and stumble over the rest in their own ways
         name = str(config["optimizer"].get("_target_", "")).rpartition(".")[2]
         raise ValueError(f"optimizer: {name} refuses its arguments ({' '.join(str(error).split())})") from error
     return make

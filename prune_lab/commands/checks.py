@@ -18,6 +18,7 @@ REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
 _LARGEST_SEED = 2**64 - 1  # of torch
 _CONSTANT = "fixed"  # the gates that do not learn, at which no penalty can pull
+_MOST_THREADS = 1024
 _TIMES = ("weeks", "days", "hours", "minutes", "seconds")
 # Settings of the training that must be numbers; what range they may have, the training says itself.
 _NUMBERS = ("label_smoothing", "clip_norm", "average_decay", "dropout")
@@ -46,6 +47,7 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
     from prune_lab.evaluation.scoring import bleu_metric
 
     whole_number(config["training"]["max_tokens"], "training.max_tokens")
+    whole_number(config["training"].get("parts", 1), "training.parts", at_most=_MOST_THREADS)
     for name in _NUMBERS:
         if name not in _NULLABLE or config["training"][name] is not None:
             check_number(config["training"][name], f"training.{name}")

@@ -17,7 +17,7 @@ GATE_EVALUATIONS = ("round", "fraction", "keep")
 def check(config: dict[str, Any]) -> None:
     """Files and settings, before Lightning is imported."""
     splits = load_splits(config["data"])
-    whole_number(config["trainer"]["max_steps"], "trainer.max_steps", at_least=0)
+    whole_number(config["trainer"].get("max_steps"), "trainer.max_steps", at_least=0)
     checks.check_report_split(config["report_split"], splits)
     model_source(config["export"])
     if config["gate_evaluation"] not in GATE_EVALUATIONS:

@@ -23,13 +23,7 @@ def instantiate(node: Any, key: str, **more: Any) -> Any:
 
     if not isinstance(node, Mapping) or not isinstance(node.get("_target_"), str):
         raise ValueError(f"{key}: {node!r}; allowed is a mapping whose _target_ is the import path of what to build")
-    target, taken = _parameters(node["_target_"])
-    for name in node:
-        if taken is not None and not str(name).startswith("_") and name not in taken:
-            raise ValueError(
-                f"{key}.{name}: {target} does not take it; allowed are {', '.join(taken) or 'no keys'}; "
-                f"~{key}.{name} leaves it out"
-            )
+    check_arguments(node["_target_"], node, key)
     return hydra.utils.instantiate(node, **more, _convert_="all")
 
 
@@ -42,6 +36,17 @@ def _parameters(path: str) -> tuple[str, list[str] | None]:
         return name, None
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     return name, None if takes_any else [parameter.name for parameter in parameters]
+
+
+def check_arguments(target: str, arguments: Mapping[str, Any], key: str) -> None:
+    """ValueError when an argument under a key is none that the function with this import path takes."""
+    name, taken = _parameters(target)
+    for argument in arguments:
+        if taken is not None and not str(argument).startswith("_") and argument not in taken:
+            raise ValueError(
+                f"{key}.{argument}: {name} does not take it; allowed are {', '.join(taken) or 'no keys'}; "
+                f"~{key}.{argument} leaves it out"
+            )
 
 
 def of_kind(built: Any, kind: type, key: str) -> Any:

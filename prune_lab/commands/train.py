@@ -21,7 +21,7 @@ def check(config: dict[str, Any]) -> None:
         model_source(source, "init_from")
     checks.check_gates(config["gates"], config["penalty"], may_have_gates=source is not None)
     checks.check_run(config, splits)
-    whole_number(config["trainer"]["max_steps"], "trainer.max_steps")
+    whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
     if source is None:
         checks.check_tokenizer(config["tokenizer"])
         checks.check_model(config)

@@ -15,6 +15,8 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from prune_lab.data.batching import Batch, EncodedCorpus, TokenBatches
 
+_MOST_ACCUMULATED = 10_000  # the batches of an update are held in memory
+
 
 @dataclass(kw_only=True)
 class Window:
@@ -119,5 +121,7 @@ class TranslationData(pl.LightningDataModule):
 
 
 def _check_accumulate(accumulate: int) -> None:
-    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or accumulate < 1:
-        raise ValueError(f"training.accumulate: {accumulate!r}; allowed are whole numbers from 1")
+    if isinstance(accumulate, bool) or not isinstance(accumulate, int) or not 1 <= accumulate <= _MOST_ACCUMULATED:
+        raise ValueError(
+            f"training.accumulate: {accumulate!r}; allowed are whole numbers from 1 to {_MOST_ACCUMULATED}"
+        )

@@ -61,7 +61,8 @@ class HardConcreteGate(nn.Module):
             raise ValueError(f"gates.init: {init}; allowed are finite numbers")
         if evaluation not in EVALUATIONS:
             raise ValueError(f"gates.evaluation: {evaluation!r}; allowed are {', '.join(EVALUATIONS)}")
-        self.temperature, self.gamma, self.zeta, self.eps, self.evaluation = temperature, gamma, zeta, eps, evaluation
+        self.temperature, self.gamma, self.zeta, self.eps = map(float, (temperature, gamma, zeta, eps))
+        self.evaluation = evaluation
         self.log_a = nn.Parameter(torch.full((num_heads,), float(init)))
         self.generator: torch.Generator | None = None
 

@@ -57,7 +57,7 @@ class L0Penalty:
             raise ValueError(f"penalty.weight: {weight}; allowed are numbers from 0")
         if not 0 <= warmup_updates < math.inf:
             raise ValueError(f"penalty.warmup_updates: {warmup_updates}; allowed are whole numbers from 0")
-        self.weight = weight
+        self.weight = float(weight)
         self.warmup_updates = warmup_updates
 
     def weight_at(self, update: int) -> float:
