@@ -22,7 +22,7 @@ def check(config: dict[str, Any]) -> None:
     checks.check_available(splits, SPLITS, "a study")
     checks.check_run(config, splits)
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
-    if config["study"]["speed"] is not None:
+    if config["study"].get("speed") is not None:
         whole_numbers(config["study"]["speed"], "study.speed", SPEED)
     if config["init_from"] is None:
         checks.check_tokenizer(config["tokenizer"])

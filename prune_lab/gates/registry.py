@@ -14,7 +14,7 @@ GATES: dict[str, type[nn.Module]] = {"hard_concrete": HardConcreteGate, "fixed":
 
 def build_gate(name: str, *, num_heads: int, options: dict[str, Any]) -> nn.Module:
     """The gates of one site; ValueError for an unknown name or option."""
-    if name not in GATES:
+    if not isinstance(name, str) or name not in GATES:
         raise ValueError(f"gates: {name!r} is unknown; allowed are {', '.join(sorted(GATES))}")
     try:
         return GATES[name](num_heads=num_heads, **options)

@@ -133,6 +133,7 @@ STUDY: list[tuple[list[str], str]] = [
     (["study.budgets=auto"], "study.budgets: 'auto'; allowed is a list, for instance [24,12]"),
     (["study.methods.hard_concrete.weights=[-1]"], "study.methods.hard_concrete.weights: -1; allowed are"),
     (["study.methods.gradient.criterion=gradients"], "study.methods.gradient: criterion: 'gradients' is unknown"),
+    (["study.methods.hard_concrete.gates.name=[a]"], "study.methods.hard_concrete: gates: ['a'] is unknown; allowed are"),
     (["study.tuning.updates=0"], "study.tuning.updates: 0; allowed are whole numbers from 1"),
     (["study.tuning=null"], "study.tuning: None; allowed is a mapping"),
     (["study.selection=null"], "study.selection: null; allowed are the keys scope, floor"),
