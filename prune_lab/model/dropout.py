@@ -8,13 +8,18 @@ own: the draw would cut the graph, and a fused mask is cheap.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from prune_lab.model.transformer import Transformer
 
 _LEVELS = 1 << 16
 _thread = threading.local()
@@ -52,6 +57,18 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """The rate."""
         return f"rate={self.rate}"
+
+
+def set_dropout(model: Transformer, rate: float) -> None:
+    """Change the dropout of a model's training, in place; that of attention weights stays.
+
+    Raises:
+        ValueError: not a number from 0 and below 1; the model stays as it was.
+    """
+    model.config = dataclasses.replace(model.config, dropout=rate)
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.rate = rate
 
 
 def scaled_mask(like: Tensor, rate: float) -> Tensor:

@@ -6,7 +6,6 @@ Shapes: B batch, S source positions, T target positions, D model width, V target
 from __future__ import annotations
 
 import copy
-import dataclasses
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -25,7 +24,6 @@ from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.decoder import Decoder
-from prune_lab.model.dropout import Dropout
 from prune_lab.model.embeddings import Positions, TokenTable
 from prune_lab.model.encoder import Encoder
 from prune_lab.model.freezing import freeze_unread
@@ -203,17 +201,6 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
     def freeze_unused(self) -> None:
         """Freeze what no forward pass reads since heads are gone; see `freeze_unread`."""
         freeze_unread(self)
-
-    def set_dropout(self, rate: float) -> None:
-        """Change the dropout of training, in place; that of attention weights stays.
-
-        Raises:
-            ValueError: not a number from 0 and below 1; the model stays as it was.
-        """
-        self.config = dataclasses.replace(self.config, dropout=rate)
-        for module in self.modules():
-            if isinstance(module, Dropout):
-                module.rate = rate
 
     # Gates
 

@@ -15,6 +15,7 @@ from prune_lab.attention.products import products_here
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.callbacks.gate_grids import GateGrids
@@ -104,7 +105,7 @@ def fit(
     check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
     check_lengths(model.config, validation, "the validation text")
     if settings.dropout is not None:
-        model.set_dropout(settings.dropout)
+        set_dropout(model, settings.dropout)
     directory = Path(directory)
     last = checkpoint_to_go_on_from(directory, model, max_steps=settings.trainer["max_steps"])
     resume_update = last["global_step"] if last else 0

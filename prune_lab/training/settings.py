@@ -67,7 +67,7 @@ class FitSettings:
         accumulate: batches in one update.
         label_smoothing: of the cross entropy.
         clip_norm: largest gradient norm; 0 for no clipping.
-        dropout: of the model while it trains, in place of its own; see `Transformer.set_dropout`. A model that became
+        dropout: of the model while it trains, in place of its own; see `prune_lab.model.dropout`. A model that became
             smaller may want less of it.
         average_decay: decay of the weight average, or None.
         validate_every: updates between validations.
