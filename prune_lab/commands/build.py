@@ -13,8 +13,7 @@ from prune_lab.commands.targets import check_arguments, instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
-    from pytorch_lightning import Callback
-    from pytorch_lightning.loggers.logger import Logger
+    from prune_lab.training.trainer import Callback, Logger
 
     from prune_lab.data.tokenizer import Tokenizer
     from prune_lab.gates.penalty import L0Penalty
@@ -192,10 +191,10 @@ def build_seeds(config: Mapping[str, Any]) -> Seeds:
 
 def build_callbacks(config: Mapping[str, Any]) -> list[Callback]:
     """More Lightning callbacks."""
-    from prune_lab.training.trainer import pl
+    from prune_lab.training.trainer import Callback
 
     nodes = (config.get("callbacks") or {}).items()
-    return [of_kind(instantiate(node, f"callbacks.{name}"), pl.Callback, f"callbacks.{name}") for name, node in nodes]
+    return [of_kind(instantiate(node, f"callbacks.{name}"), Callback, f"callbacks.{name}") for name, node in nodes]
 
 
 def build_loggers(config: Mapping[str, Any], directory: Path) -> list[Logger]:

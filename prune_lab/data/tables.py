@@ -7,6 +7,7 @@ Null counts as a blank line.
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ _HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Table:
+class _Table(ABC):
     """Rows with a column of text for each side.
 
     Args:
@@ -34,8 +35,9 @@ class _Table:
     target_column: str
 
     @property
+    @abstractmethod
     def origin(self) -> str:
-        raise NotImplementedError
+        """The file or the data set, for messages."""
 
     def _find(self, columns: Iterable[_ColumnPath]) -> tuple[_ColumnPath, _ColumnPath]:
         """Where the text of both sides is, among the columns there are."""

@@ -27,8 +27,7 @@ from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
 if TYPE_CHECKING:
-    from pytorch_lightning import Callback
-    from pytorch_lightning.loggers.logger import Logger
+    from prune_lab.training.trainer import Callback, Logger
 
 INPUT = "input"
 

@@ -29,8 +29,7 @@ from prune_lab.training.fit import FitSettings, Seeds, TrainingData
 from prune_lab.training.schedules import Trapezoid
 
 if TYPE_CHECKING:
-    from pytorch_lightning import Callback
-    from pytorch_lightning.loggers.logger import Logger
+    from prune_lab.training.trainer import Callback, Logger
 
 
 def _none(directory: Path) -> Sequence[Logger]:

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from pytorch_lightning import Callback
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
+
+# The kinds of Lightning, for those who pass them on and do not import it themselves.
+__all__ = ["Callback", "Logger", "build_trainer", "product_type_of", "quiet_lightning"]
 
 # Arguments of the trainer that this package sets itself, and what to use in their place.
 _STREAM = "the training text has no end; set trainer.max_steps"
@@ -48,7 +52,7 @@ _NOISE = (
 
 
 def build_trainer(
-    options: Mapping[str, Any], *, callbacks: Sequence[pl.Callback], loggers: Sequence[Logger], directory: Path
+    options: Mapping[str, Any], *, callbacks: Sequence[Callback], loggers: Sequence[Logger], directory: Path
 ) -> pl.Trainer:
     """A trainer whose validation, checkpoints and progress are this package's own.
 
