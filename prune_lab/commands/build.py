@@ -13,8 +13,6 @@ from prune_lab.commands.targets import check_arguments, instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
-    from prune_lab.training.trainer import Callback, Logger
-
     from prune_lab.data.tokenizer import Tokenizer
     from prune_lab.gates.penalty import L0Penalty
     from prune_lab.model.config import ModelConfig
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from prune_lab.pruning.schedule import Schedule
     from prune_lab.pruning.selection import Selection
     from prune_lab.training.fit import FitSettings, Seeds
+    from prune_lab.training.trainer import Callback, Logger
 
 # Keys of `training` that are not about `fit`.
 _NOT_OF_FIT = ("freeze", "keep")
