@@ -139,9 +139,16 @@ class TranslationModule(pl.LightningModule):
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Clip, here because gradients are scaled until now in 16-bit training."""
         if self._clip_norm:
+            self._unscale(optimizer)
             groups = [group["params"] for group in optimizer.param_groups if group["name"] != "gates"]
             weights = [parameter for group in groups for parameter in group]
             self._gradient_norm = torch.nn.utils.clip_grad_norm_(weights, self._clip_norm, foreach=True)
+
+    def _unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        """Undo the scaling of 16-bit training where Lightning leaves that to the optimiser: to fused ones."""
+        scaler = getattr(self.trainer.precision_plugin, "scaler", None)
+        if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
+            scaler.unscale_(optimizer)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The training loss and the plain negative log-likelihood of a batch, both summed over its N target tokens."""

@@ -164,10 +164,13 @@ def test_the_penalty_warms_up_with_the_updates(build):
     assert [value / added[-1] for value in added] == pytest.approx([1 / 3, 2 / 3, 1, 1], rel=1e-3)
 
 
-def changes(model: Transformer, windows: Sequence[Window], **settings: Any) -> dict[str, Tensor]:
+def changes(
+    model: Transformer, windows: Sequence[Window], *, fused: bool = False, **settings: Any
+) -> dict[str, Tensor]:
     """What plain gradient descent at a rate of 1 subtracts from each tensor: the gradient as it is applied."""
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    run(model, windows, optimizer=partial(torch.optim.SGD, lr=1.0), gate_learning_rate=1.0, **settings)
+    optimizer = partial(torch.optim.SGD, lr=1.0, fused=fused)
+    run(model, windows, optimizer=optimizer, gate_learning_rate=1.0, **settings)
     return {
         name: before[name] - parameter.detach()
         for name, parameter in model.named_parameters()
@@ -175,14 +178,15 @@ def changes(model: Transformer, windows: Sequence[Window], **settings: Any) -> d
     }
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_clipping_bounds_the_weights_and_leaves_the_gates(build, scaled):
+def test_clipping_bounds_the_weights_and_leaves_the_gates(build, scaled, fused):
     windows = [window_of(collate([example(11), example(30)]))]
     penalty = L0Penalty(weight=5.0)
     free = changes(build(), windows, penalty=penalty)
     # In 16-bit training gradients are scaled by a large number until shortly before they are applied.
     trainer = {"plugins": [MixedPrecision("16-mixed", "cpu")]} if scaled else None
-    clipped = changes(build(), windows, penalty=penalty, clip_norm=0.01, trainer=trainer)
+    clipped = changes(build(), windows, penalty=penalty, clip_norm=0.01, trainer=trainer, fused=fused)
     gates = {name for name in free if name.endswith("log_a")}
     norm = torch.stack([change.norm() for name, change in free.items() if name not in gates]).norm()
     assert norm > 0.02
