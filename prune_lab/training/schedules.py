@@ -13,13 +13,16 @@ _TOTAL = "trainer.max_steps, as scheduler.total_updates"
 class InverseSquareRoot:
     """Linear warm-up, then a decay with the square root of the update (Vaswani 2017, section 5.3).
 
+    With a fall at the end, the warm-up takes at most half of the run and the fall at most what is left: a run that is
+    too short for both still reaches its peak.
+
     Attributes:
         warmup_updates: updates over which the rate rises to its peak.
         decay_updates: the last updates of the run, over which the rate also falls linearly to zero; 0 for none.
         total_updates: length of the run; needed when `decay_updates` is not 0.
 
     Raises:
-        ValueError: negative numbers, or a decay without the length of the run.
+        ValueError: negative numbers, or a decay in a run of no or unknown length.
     """
 
     warmup_updates: int = 1000
@@ -34,14 +37,17 @@ class InverseSquareRoot:
                 f"scheduler.decay_updates: {self.decay_updates} needs scheduler.total_updates, the length of the run "
                 "(trainer.max_steps)"
             )
+        if self.decay_updates:
+            _check(_TOTAL, self.total_updates, at_least=1)
 
     def __call__(self, update: int) -> float:
         """The factor at an update."""
-        number = update + 1
-        factor = min(number / max(1, self.warmup_updates), (max(1, self.warmup_updates) / number) ** 0.5)
-        if self.decay_updates and self.total_updates is not None:
-            factor *= min(1.0, max(0, self.total_updates - update) / self.decay_updates)
-        return factor
+        number, total_updates = update + 1, self.total_updates
+        if not self.decay_updates or total_updates is None:
+            return _inverse_square_root(number, self.warmup_updates)
+        warmup_updates, decay_updates = _fitted(self.warmup_updates, self.decay_updates, total_updates)
+        fall = max(0, total_updates - update) / decay_updates if decay_updates else 1.0
+        return _inverse_square_root(number, warmup_updates) * min(1.0, fall)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +111,7 @@ class Trapezoid:
 
     def __call__(self, update: int) -> float:
         """The factor at an update."""
-        warmup_updates = min(self.warmup_updates, self.total_updates // 2)
-        decay_updates = min(self.decay_updates, self.total_updates - warmup_updates)
+        warmup_updates, decay_updates = _fitted(self.warmup_updates, self.decay_updates, self.total_updates)
         rise = (update + 1) / warmup_updates if warmup_updates else 1.0
         fall = (self.total_updates - update) / decay_updates if decay_updates else 1.0
         return max(0.0, min(1.0, rise, fall))
@@ -117,6 +122,17 @@ def constant(update: int) -> float:
     return 1.0
 
 
-def _check(key: str, value: int, *, at_least: int = 0) -> None:
+def _inverse_square_root(number: int, warmup_updates: int) -> float:
+    peak = max(1, warmup_updates)
+    return min(number / peak, (peak / number) ** 0.5)
+
+
+def _fitted(warmup_updates: int, decay_updates: int, total_updates: int) -> tuple[int, int]:
+    """Both slopes, made to fit in the run: the warm-up in half of it, the end in what is left."""
+    warmup_updates = min(warmup_updates, total_updates // 2)
+    return warmup_updates, min(decay_updates, total_updates - warmup_updates)
+
+
+def _check(key: str, value: int | None, *, at_least: int = 0) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {at_least}")

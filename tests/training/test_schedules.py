@@ -64,8 +64,9 @@ def test_trapezoid_is_flat_between_its_slopes():
 
 
 @pytest.mark.parametrize("total_updates", [1, 2, 30, 300, 519])
-def test_the_slopes_of_a_trapezoid_fit_in_a_short_run(total_updates):
-    schedule = Trapezoid(total_updates=total_updates, warmup_updates=20, decay_updates=500)
+@pytest.mark.parametrize("kind", [Trapezoid, InverseSquareRoot])
+def test_the_slopes_fit_in_a_short_run(kind, total_updates):
+    schedule = kind(total_updates=total_updates, warmup_updates=20, decay_updates=500)
     factors = [schedule(update) for update in range(total_updates)]
     top = factors.index(max(factors))
     assert factors[top] == 1
