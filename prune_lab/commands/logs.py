@@ -41,13 +41,13 @@ class _LogFile(logging.FileHandler):
 
 
 @contextmanager
-def console(verbose: bool = False) -> Iterator[None]:
+def console() -> Iterator[None]:
     """Messages of this package and warnings of all others go to standard error, one line each."""
     root, handler = logging.getLogger(), _Console()
     before = root.level, log.level, warnings.showwarning
     root.addHandler(handler)
-    root.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+    root.setLevel(logging.WARNING)
+    log.setLevel(logging.INFO)
     warnings.showwarning = _log_warning
     try:
         yield

@@ -7,9 +7,7 @@ begin mark not: the tokens to predict) are at most ``max_tokens``. Shapes: N sen
 import numpy as np
 
 
-def token_budget_batches(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int, max_sentences: int | None = None
-) -> list[np.ndarray]:
+def token_budget_batches(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
     """Groups sentences of similar length; every sentence is in exactly one batch.
 
     A sentence longer than the budget gets a batch of its own, the only kind of batch above the budget.
@@ -18,13 +16,12 @@ def token_budget_batches(
         source_lengths: [N], end mark counted.
         target_lengths: [N], end mark counted, begin mark not.
         max_tokens: most rows x longest of a batch, on each side.
-        max_sentences: most rows of a batch.
 
     Returns:
         Arrays of sentence indices, from short to long.
     """
     order = _length_order(source_lengths, target_lengths)
-    bounds = _cut(source_lengths[order], target_lengths[order], max_tokens, max_sentences)
+    bounds = _cut(source_lengths[order], target_lengths[order], max_tokens)
     return [order[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
@@ -40,7 +37,6 @@ class BatchPlan:
         source_lengths: [N], end mark counted.
         target_lengths: [N], end mark counted, begin mark not.
         max_tokens: most rows x longest of a batch, on each side.
-        max_sentences: most rows of a batch.
         seed: for the order of the data, and nothing else.
         num_ranks: the number of processes that share an epoch.
 
@@ -57,14 +53,11 @@ class BatchPlan:
         target_lengths: np.ndarray,
         *,
         max_tokens: int,
-        max_sentences: int | None = None,
         seed: int = 0,
         num_ranks: int = 1,
     ) -> None:
         if max_tokens < 1:
             raise ValueError(f"training.max_tokens is {max_tokens}; it must be at least 1")
-        if max_sentences is not None and max_sentences < 1:
-            raise ValueError(f"max_sentences is {max_sentences}; it must be at least 1, or None for no limit")
         if num_ranks < 1:
             raise ValueError(f"num_ranks is {num_ranks}; it must be at least 1")
         source_lengths, target_lengths = np.asarray(source_lengths), np.asarray(target_lengths)
@@ -83,7 +76,7 @@ class BatchPlan:
 
         order = _length_order(self._source_lengths, self._target_lengths)
         sources, targets = self._source_lengths[order], self._target_lengths[order]
-        self._bounds = _cut(sources, targets, max_tokens, max_sentences)
+        self._bounds = _cut(sources, targets, max_tokens)
         starts = self._bounds[:-1]
         self._areas = np.diff(self._bounds) * (
             np.maximum.reduceat(sources, starts) + np.maximum.reduceat(targets, starts)
@@ -126,15 +119,12 @@ def _length_order(source_lengths: np.ndarray, target_lengths: np.ndarray) -> np.
     return np.lexsort((np.where(longest % 2 == 0, difference, -difference), longest))
 
 
-def _cut(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int, max_sentences: int | None
-) -> np.ndarray:
+def _cut(source_lengths: np.ndarray, target_lengths: np.ndarray, max_tokens: int) -> np.ndarray:
     """Cuts sentences in their order into batches as large as the budget allows: the borders, 0 and N included."""
     longest = np.maximum(source_lengths, target_lengths)
-    most_rows = max_tokens if max_sentences is None else min(max_tokens, max_sentences)
     bounds = [0]
     while (start := bounds[-1]) < len(longest):
-        rows = max(1, min(most_rows, max_tokens // int(longest[start])))
+        rows = max(1, max_tokens // int(longest[start]))
         widths = np.maximum.accumulate(longest[start : start + rows])
         sizes = widths * np.arange(1, len(widths) + 1)
         bounds.append(start + max(1, int(np.searchsorted(sizes, max_tokens, side="right"))))

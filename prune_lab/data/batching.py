@@ -57,15 +57,12 @@ class EncodedCorpus:
         self.pad_id = pad_id
 
     @classmethod
-    def encode(
-        cls, tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], *, keep_empty: bool = False
-    ) -> "EncodedCorpus":
-        """Encodes text.
+    def encode(cls, tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> "EncodedCorpus":
+        """Encodes text, but for pairs with a blank side.
 
         Args:
             tokenizer: for both sides.
             pairs: (source, target) lines; an iterator is read once, a chunk at a time.
-            keep_empty: whether pairs with a blank side stay. Training leaves them out.
 
         Raises:
             ValueError: no pair is left.
@@ -78,7 +75,7 @@ class EncodedCorpus:
             kept = [
                 (number, source, target)
                 for number, (source, target) in enumerate(chunk, start=num_pairs + 1)
-                if keep_empty or (source.strip() and target.strip())
+                if source.strip() and target.strip()
             ]
             num_pairs += len(chunk)
             line_numbers.extend(number for number, _, _ in kept)
@@ -139,7 +136,6 @@ class TokenBatches(IterableDataset[Batch]):
     Args:
         corpus: the sentences.
         max_tokens: most rows x longest of a batch, on each side.
-        max_sentences: most rows of a batch.
         seed: for the order of the data.
         rank: of this process.
         num_ranks: processes that share an epoch.
@@ -153,7 +149,6 @@ class TokenBatches(IterableDataset[Batch]):
         corpus: EncodedCorpus,
         *,
         max_tokens: int,
-        max_sentences: int | None = None,
         seed: int = 0,
         rank: int = 0,
         num_ranks: int = 1,
@@ -165,7 +160,6 @@ class TokenBatches(IterableDataset[Batch]):
             corpus.source_lengths,
             corpus.target_lengths,
             max_tokens=max_tokens,
-            max_sentences=max_sentences,
             seed=seed,
             num_ranks=num_ranks,
         )

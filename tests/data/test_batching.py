@@ -31,22 +31,17 @@ def size_of(batch: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> tupl
     return len(batch) * int(sources[batch].max()), len(batch) * int(targets[batch].max())
 
 
-@pytest.mark.parametrize(
-    ("seed", "max_tokens", "max_sentences"), [(1, 60, None), (2, 333, None), (3, 4000, None), (4, 500, 7)]
-)
-def test_every_sentence_is_in_one_batch_within_the_budget(
-    seed: int, max_tokens: int, max_sentences: int | None
-) -> None:
+@pytest.mark.parametrize(("seed", "max_tokens"), [(1, 60), (2, 333), (3, 4000)])
+def test_every_sentence_is_in_one_batch_within_the_budget(seed: int, max_tokens: int) -> None:
     sources, targets = random_lengths(seed)
-    plan = BatchPlan(sources, targets, max_tokens=max_tokens, max_sentences=max_sentences, seed=seed)
+    plan = BatchPlan(sources, targets, max_tokens=max_tokens, seed=seed)
     for epoch in range(3):
         batches = plan.batches(epoch)
         assert len(batches) == plan.num_batches
         assert sorted(np.concatenate(batches)) == list(range(len(sources)))
         for batch in batches:
             assert max(size_of(batch, sources, targets)) <= max_tokens
-            assert max_sentences is None or len(batch) <= max_sentences
-    batches = token_budget_batches(sources, targets, max_tokens, max_sentences)
+    batches = token_budget_batches(sources, targets, max_tokens)
     assert sorted(np.concatenate(batches)) == list(range(len(sources)))
 
 
@@ -153,7 +148,6 @@ def test_c7_the_first_update_runs_the_largest_batch(num_ranks: int) -> None:
     ("settings", "named"),
     [
         ({"max_tokens": 0}, "max_tokens is 0"),
-        ({"max_tokens": 100, "max_sentences": 0}, "max_sentences is 0"),
         ({"max_tokens": 100, "num_ranks": 0}, "num_ranks is 0"),
         ({"max_tokens": 100_000, "num_ranks": 2}, "1 batches.*2 ranks"),
     ],
@@ -184,12 +178,11 @@ def test_a_batch_holds_the_ids_of_its_lines() -> None:
     assert batch.to("cpu").target_ids.tolist() == batch.target_ids.tolist()
 
 
-def test_blank_sides_stay_when_asked_for() -> None:
+def test_pairs_may_come_from_an_iterator_and_one_with_text_is_needed() -> None:
     pairs = [("a", "x"), ("", "x"), ("a", " ")]
     tokenizer = Tokenizer.train(pairs, kind="words")
-    corpus = EncodedCorpus.encode(tokenizer, iter(pairs), keep_empty=True)
-    assert (len(corpus), corpus.num_empty) == (3, 0)
-    assert corpus.batch([1, 2]).source_ids.tolist() == [[2, 0], [4, 2]]
+    corpus = EncodedCorpus.encode(tokenizer, iter(pairs))
+    assert (len(corpus), corpus.num_empty) == (1, 2)
     with pytest.raises(ValueError, match="none of 1"):
         EncodedCorpus.encode(tokenizer, [("", "x")])
 
