@@ -80,8 +80,18 @@ def build_tokenizer(config: Mapping[str, Any], splits: Splits) -> Tokenizer:
 
 
 def build_config(config: Mapping[str, Any], tokenizer: Tokenizer) -> ModelConfig:
-    """The model's configuration for a tokenizer's vocabularies."""
+    """The model's configuration for a tokenizer's vocabularies.
+
+    Raises:
+        ValueError: a setting that cannot work, or one table of embeddings for two vocabularies.
+    """
     from prune_lab.model.config import ModelConfig
+
+    if config["model"].get("share_embeddings") and not tokenizer.joint:
+        raise ValueError(
+            "model.share_embeddings: true, but the tokenizer has a vocabulary for each side; "
+            "set tokenizer.joint=false, or model.share_embeddings=false"
+        )
 
     sizes = {"source_vocab_size": tokenizer.source_vocab_size, "target_vocab_size": tokenizer.target_vocab_size}
     return ModelConfig.from_dict({**sizes, **config["model"], "attention": config["attention"]})

@@ -164,6 +164,23 @@ def test_a_stored_tokenizer_is_taken(run: Run, folder: Path, settings: list[str]
     assert "nothing.json" in message and not (folder / "none").exists()
 
 
+def test_a_stored_tokenizer_with_two_vocabularies_gets_no_shared_embeddings(
+    run: Run, folder: Path, settings: list[str], pairs: list[tuple[str, str]]
+) -> None:
+    """Both have 8 entries: nothing but the tokenizer itself tells them apart."""
+    stored = Tokenizer.train(pairs, kind="words", joint=False, vocab_size=8)
+    assert stored.source_vocab_size == stored.target_vocab_size
+    stored.save("two.json")
+    message = run("train", *settings, "tokenizer.path=two.json", "tokenizer.joint=true", "output=none").refused()
+    assert message == (
+        "prune-lab-train: model.share_embeddings: true, but the tokenizer has a vocabulary for each side; "
+        "set tokenizer.joint=false, or model.share_embeddings=false"
+    )
+    assert not (folder / "none").exists()
+    found = run("train", *settings, "tokenizer.path=two.json", "tokenizer.joint=false", "output=apart")
+    assert found.status == 0, found.err
+
+
 class Killed(BaseException):
     """The end of a process."""
 
