@@ -14,6 +14,8 @@ from sacrebleu.metrics.chrf import CHRF
 # 13a and intl split at spaces and punctuation, which says nothing about the words of these languages.
 _SUITED_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _UNSUITED_TOKENIZERS = ("13a", "intl")
+# What sacrebleu needs besides itself; the tokenizers that are not here and need anything are models of SentencePiece.
+_PACKAGES = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}
 _LANGUAGE_ALIASES = {"zho": "zh", "chi": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
 
 
@@ -111,7 +113,7 @@ def bleu_metric(*, tokenize: str = "13a", lowercase: bool = False, effective_ord
     """The BLEU metric behind all scores of this package.
 
     Raises:
-        ValueError: The tokenizer is unknown, or needs a package that is not installed.
+        ValueError: The tokenizer is unknown, needs a package that is not installed, or a model that is not at hand.
     """
     allowed = sorted(BLEU.TOKENIZERS)
     if tokenize not in allowed:
@@ -120,9 +122,14 @@ def bleu_metric(*, tokenize: str = "13a", lowercase: bool = False, effective_ord
         # sacrebleu takes lines that end in " ." for a mistake, which they are unless the text is meant to be tokenised.
         return BLEU(tokenize=tokenize, lowercase=lowercase, effective_order=effective_order, force=tokenize == "none")
     except (ImportError, RuntimeError) as error:
-        extra = tokenize.split("-")[0]
+        package = _PACKAGES.get(tokenize, "sentencepiece")
         raise ValueError(
-            f"tokenize={tokenize!r} needs a package that is not installed: pip install 'sacrebleu[{extra}]'"
+            f"tokenize={tokenize!r} needs a package that is not installed: pip install {package}"
+        ) from error
+    except OSError as error:
+        raise ValueError(
+            f"tokenize={tokenize!r} needs a model that sacrebleu downloads on first use, which failed "
+            f"({' '.join(str(error).split())}); allowed without a network are 13a, intl, char, zh and none"
         ) from error
 
 

@@ -131,6 +131,22 @@ def test_a_tokenizer_whose_package_is_missing_is_one_line_with_the_remedy(monkey
         raise RuntimeError("Please install the right package:\n  pip install it\n")
 
     monkeypatch.setattr("prune_lab.evaluation.scoring.BLEU.__init__", lambda self, **options: missing(**options))
-    with pytest.raises(ValueError, match=r"pip install 'sacrebleu\[ja\]'") as error:
+    with pytest.raises(ValueError, match=r"pip install 'sacrebleu\[ja\]'$") as error:
         score(["a"], ["a"], tokenize="ja-mecab")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("tokenize", ["flores200", "flores101", "spm", "spBLEU-1K"])
+def test_the_remedy_for_sentence_pieces_is_their_package(monkeypatch, tokenize):
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(ValueError, match="needs a package that is not installed: pip install sentencepiece$"):
+        score(["a"], ["a"], tokenize=tokenize)
+
+
+def test_a_model_that_cannot_be_downloaded_is_one_line(monkeypatch):
+    def offline(self, **_):
+        raise OSError("<urlopen error [Errno -2]\nName or service not known>")
+
+    monkeypatch.setattr("prune_lab.evaluation.scoring.BLEU.__init__", offline)
+    with pytest.raises(ValueError, match=r"'flores200' needs a model .* failed \(<urlopen .* not known>\); allowed"):
+        score(["a"], ["a"], tokenize="flores200")
