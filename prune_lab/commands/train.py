@@ -43,7 +43,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
     build.prepare(model, config)
     penalty = build.build_penalty(config, model)
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
-    train = EncodedCorpus.encode(model.tokenizer, splits.train.pairs)  # type: ignore[arg-type]
+    text = splits.train
+    train = EncodedCorpus.encode(model.tokenizer, text.pairs, text.line_numbers)  # type: ignore[arg-type]
     result = fit(
         model,
         TrainingData(train=train, validation=splits.validation, scoring=ScoreSettings.of(splits)),

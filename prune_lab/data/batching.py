@@ -4,7 +4,7 @@ Shapes: B sentences, S source length with end mark, T target length with begin a
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 
 import numpy as np
 import torch
@@ -57,31 +57,30 @@ class EncodedCorpus:
         self.pad_id = pad_id
 
     @classmethod
-    def encode(cls, tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]]) -> "EncodedCorpus":
+    def encode(
+        cls, tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], line_numbers: Iterable[int] | None = None
+    ) -> "EncodedCorpus":
         """Encodes text, but for pairs with a blank side.
 
         Args:
             tokenizer: for both sides.
             pairs: (source, target) lines; an iterator is read once, a chunk at a time.
+            line_numbers: where each pair stands in the text; 1, 2, 3, ... when None.
 
         Raises:
             ValueError: no pair is left.
         """
         source_side, target_side = _FlatIds(tokenizer.source_vocab_size), _FlatIds(tokenizer.target_vocab_size)
-        line_numbers: list[int] = []
+        kept_numbers: list[int] = []
         num_pairs = 0
-        pairs = iter(pairs)
-        while chunk := list(islice(pairs, _PAIRS_AT_ONCE)):
-            kept = [
-                (number, source, target)
-                for number, (source, target) in enumerate(chunk, start=num_pairs + 1)
-                if source.strip() and target.strip()
-            ]
+        numbered = zip(count(1) if line_numbers is None else line_numbers, pairs, strict=False)
+        while chunk := list(islice(numbered, _PAIRS_AT_ONCE)):
+            kept = [(number, *pair) for number, pair in chunk if all(side.strip() for side in pair)]
             num_pairs += len(chunk)
-            line_numbers.extend(number for number, _, _ in kept)
+            kept_numbers.extend(number for number, _, _ in kept)
             source_side.extend(tokenizer.encode_sources([source for _, source, _ in kept]))
             target_side.extend(tokenizer.encode_targets([target for _, _, target in kept]))
-        if not line_numbers:
+        if not kept_numbers:
             raise ValueError(f"none of {num_pairs} sentence pairs has text on both sides; at least one must")
         sources, source_offsets = source_side.arrays()
         targets, target_offsets = target_side.arrays()
@@ -90,8 +89,8 @@ class EncodedCorpus:
             source_offsets=source_offsets,
             targets=targets,
             target_offsets=target_offsets,
-            line_numbers=np.array(line_numbers),
-            num_empty=num_pairs - len(line_numbers),
+            line_numbers=np.array(kept_numbers),
+            num_empty=num_pairs - len(kept_numbers),
         )
 
     def __len__(self) -> int:

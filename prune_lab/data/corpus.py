@@ -1,12 +1,13 @@
 """Parallel text: lines read from files, and the corpus that every kind of source becomes.
 
-A source says where the sentence pairs of one split are: ``check`` looks at its files, ``pairs`` reads them. Text files
+A source says where the sentence pairs of one split are: ``check`` looks at its files, ``read`` reads them. Text files
 are here, tables (JSONL, parquet, the Hugging Face hub) in ``tables``; ``splits`` makes sources from a configuration.
 """
 
 import gzip
 import hashlib
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,24 @@ from typing import Protocol
 from prune_lab.data.lines import BYTE_ORDER_MARK, GZIP_MAGIC, stream_lines
 
 Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedPairs:
+    """What a source holds.
+
+    Args:
+        pairs: (source, target) lines, blank ones included.
+        line_numbers: of each pair, the line of the file or the row of the table, counted from 1.
+    """
+
+    pairs: list[Pair]
+    line_numbers: Sequence[int]
+
+    @classmethod
+    def whole(cls, pairs: list[Pair]) -> "NumberedPairs":
+        """The pairs of a text of which no line is left out."""
+        return cls(pairs=pairs, line_numbers=range(1, len(pairs) + 1))
 
 
 class PairSource(Protocol):
@@ -27,7 +46,7 @@ class PairSource(Protocol):
     def check(self) -> None:
         """Refuses files that cannot be parallel text, as early and cheaply as possible."""
 
-    def pairs(self) -> list[Pair]:
+    def read(self) -> NumberedPairs:
         """Reads all (source, target) lines, blank ones included."""
 
 
@@ -39,6 +58,7 @@ class Corpus:
         pairs: (source, target) lines, blank ones included.
         name: what it is called in messages, such as ``train``.
         origin: the files or the data set it came from, for messages.
+        line_numbers: where each pair stands there, for messages; 1, 2, 3, ... when None.
 
     Raises:
         ValueError: there is no pair with text on both sides.
@@ -47,6 +67,7 @@ class Corpus:
     pairs: list[Pair]
     name: str
     origin: str
+    line_numbers: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         if not any(source.strip() and target.strip() for source, target in self.pairs):
@@ -72,7 +93,8 @@ def load_corpus(source: PairSource, name: str = "corpus") -> Corpus:
         FileNotFoundError: a file does not exist.
         ValueError: it is no parallel text, or has no pair with text on both sides.
     """
-    return Corpus(pairs=source.pairs(), name=name, origin=source.origin)
+    found = source.read()
+    return Corpus(pairs=found.pairs, name=name, origin=source.origin, line_numbers=found.line_numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +116,8 @@ class TextFiles:
     def check(self) -> None:
         _check_line_counts(self.source, _count_lines(self.source), self.target, _count_lines(self.target))
 
-    def pairs(self) -> list[Pair]:
-        return read_pairs(self.source, self.target)
+    def read(self) -> NumberedPairs:
+        return NumberedPairs.whole(read_pairs(self.source, self.target))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +153,12 @@ class Part:
     def check(self) -> None:
         self.whole.check()
 
-    def pairs(self) -> list[Pair]:
-        return [pair for pair in self.whole.pairs() if self.start <= _place_of(pair[0]) < self.stop]
+    def read(self) -> NumberedPairs:
+        whole = self.whole.read()
+        kept = [index for index, (source, _) in enumerate(whole.pairs) if self.start <= _place_of(source) < self.stop]
+        return NumberedPairs(
+            pairs=[whole.pairs[index] for index in kept], line_numbers=[whole.line_numbers[index] for index in kept]
+        )
 
 
 def read_pairs(source_path: str | Path, target_path: str | Path) -> list[Pair]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prune_lab.data.corpus import Pair, PairSource, Part, TextFiles
+from prune_lab.data.corpus import NumberedPairs, Pair, PairSource, Part, TextFiles
 from prune_lab.data.tables import HubDataset, JsonLines, ParquetFile
 
 SPLITS = ("train", "validation", "test")
@@ -47,8 +47,8 @@ class SyntheticPairs:
     def check(self) -> None:
         self._draw(1)
 
-    def pairs(self) -> list[Pair]:
-        return self._draw(self.num_pairs)
+    def read(self) -> NumberedPairs:
+        return NumberedPairs.whole(self._draw(self.num_pairs))
 
     def _draw(self, num_pairs: int) -> list[Pair]:
         from prune_lab.data.synthetic import GrammarOptions, generate

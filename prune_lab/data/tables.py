@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prune_lab.data.corpus import Pair, read_lines
+from prune_lab.data.corpus import NumberedPairs, Pair, read_lines
 
 _ColumnPath = tuple[str, ...]
 _TRANSLATION = "translation"
@@ -80,14 +80,16 @@ class JsonLines(_TableFile):
             self._find(_columns_of(row))
             return
 
-    def pairs(self) -> list[Pair]:
+    def read(self) -> NumberedPairs:
         pairs: list[Pair] = []
+        line_numbers: list[int] = []
         paths: tuple[_ColumnPath, _ColumnPath] | None = None
         for number, row in self._rows():
             paths = paths or self._find(_columns_of(row))
             source, target = (self._text_at(row, path, number) for path in paths)
             pairs.append((source, target))
-        return pairs
+            line_numbers.append(number)
+        return NumberedPairs(pairs=pairs, line_numbers=line_numbers)
 
     def _rows(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for number, line in enumerate(read_lines(self.path), start=1):
@@ -129,7 +131,7 @@ class ParquetFile(_TableFile):
     def check(self) -> None:
         self._paths()
 
-    def pairs(self) -> list[Pair]:
+    def read(self) -> NumberedPairs:
         import pyarrow
         import pyarrow.parquet
 
@@ -138,7 +140,7 @@ class ParquetFile(_TableFile):
             table = pyarrow.parquet.read_table(self.path, columns=sorted({source[0], target[0]}))
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{self.path} is a damaged parquet file ({_first_line(error)})") from None
-        return self._pairs_of(table, source, target)
+        return NumberedPairs.whole(self._pairs_of(table, source, target))
 
     def _paths(self) -> tuple[_ColumnPath, _ColumnPath]:
         import pyarrow
@@ -179,7 +181,7 @@ class HubDataset(_Table):
     def check(self) -> None:
         """Does nothing: what the hub has is known only after a download."""
 
-    def pairs(self) -> list[Pair]:
+    def read(self) -> NumberedPairs:
         import datasets
 
         try:
@@ -191,7 +193,7 @@ class HubDataset(_Table):
             raise ValueError(f"{self.origin} cannot be loaded: {_first_line(error)}; {allowed}") from error
         source, target = self._find(_columns_of_schema(dataset.features.arrow_schema))
         tables = dataset.select_columns(sorted({source[0], target[0]})).with_format("arrow").iter(batch_size=10_000)
-        return [pair for table in tables for pair in self._pairs_of(table, source, target)]
+        return NumberedPairs.whole([pair for table in tables for pair in self._pairs_of(table, source, target)])
 
 
 def _columns_of(row: Mapping[str, Any], depth: int = 1) -> Iterator[_ColumnPath]:

@@ -248,5 +248,6 @@ class _Pruner:
 
     def _train(self) -> EncodedCorpus:
         if self._encoded is None:
-            self._encoded = EncodedCorpus.encode(self._tokenizer, self._settings.splits.train.pairs)
+            text = self._settings.splits.train
+            self._encoded = EncodedCorpus.encode(self._tokenizer, text.pairs, text.line_numbers)
         return self._encoded

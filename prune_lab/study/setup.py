@@ -77,7 +77,8 @@ class StudySetup:
 
     def training_data(self) -> TrainingData:
         """Encoded training text and validation text."""
-        encoded = EncodedCorpus.encode(self.tokenizer, self.splits.train.pairs)
+        text = self.splits.train
+        encoded = EncodedCorpus.encode(self.tokenizer, text.pairs, text.line_numbers)
         return TrainingData(train=encoded, validation=self.splits.validation, scoring=ScoreSettings.of(self.splits))
 
     def tuned(self, *, updates: int, decay_updates: int, keep: str) -> FitSettings:

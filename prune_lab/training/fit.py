@@ -101,7 +101,7 @@ def fit(
         raise ValueError("the model has no tokenizer; training validates on text and needs one")
     if penalty is not None and not model.gates():
         raise ValueError("penalty: the model has no gates; add gates=hard_concrete, or leave the penalty out")
-    validation = EncodedCorpus.encode(model.tokenizer, data.validation.pairs)
+    validation = EncodedCorpus.encode(model.tokenizer, data.validation.pairs, data.validation.line_numbers)
     check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
     check_lengths(model.config, validation, "the validation text")
     if settings.dropout is not None:

@@ -232,6 +232,21 @@ def test_c5_c7_pairs_that_are_left_out_are_counted(run: Run, folder: Path, setti
     assert "left out 1 sentence pairs longer than max_tokens=8 with their end mark (lines 5)" in found.out
 
 
+def test_a_line_that_is_left_out_is_named_by_its_number_in_the_file(
+    run: Run, folder: Path, settings: list[str]
+) -> None:
+    """Blank lines of a JSONL file hold no pair, and are lines all the same."""
+    lines = ["a b c", None, "d e", None, " ".join("xyz" * 9), "a", "b"]
+    rows = ["" if line is None else json.dumps({"en": line, "de": line}) for line in lines]
+    (folder / "rows.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    paths = [f"data.{split}.path=rows.jsonl" for split in ("train", "validation")]
+    text = [override for override in settings if not override.startswith("data.")]
+    small = ["tokenizer=words", "tokenizer.vocab_size=40", "training.max_tokens=8"]
+    found = run("train", "data=jsonl", *paths, *text, *small)
+    assert found.status == 0, found.err
+    assert "longer than max_tokens=8 with their end mark (lines 5)" in found.out
+
+
 def test_a_run_that_crashes_says_so_in_its_directory(
     run: Run, folder: Path, settings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,12 +146,12 @@ def test_tables_hold_the_same_pairs_in_every_form(tmp_path: Path, rows: list[dic
         ParquetFile(path=parquet, **columns),
     ):
         source.check()
-        assert source.pairs() == PAIRS
+        assert source.read().pairs == PAIRS
 
 
 def test_columns_can_be_paths(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", ROWS)
-    assert JsonLines(path=path, source_column="text.original", target_column="de").pairs() == PAIRS
+    assert JsonLines(path=path, source_column="text.original", target_column="de").read().pairs == PAIRS
 
 
 def test_null_is_blank(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_null_is_blank(tmp_path: Path) -> None:
     jsonl = write_jsonl(tmp_path / "a.jsonl", rows)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     expected = [("a", "b"), ("", "c")]
-    assert JsonLines(path=jsonl, source_column="en", target_column="de").pairs() == expected
-    assert ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").pairs() == expected
+    assert JsonLines(path=jsonl, source_column="en", target_column="de").read().pairs == expected
+    assert ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").read().pairs == expected
 
 
 def test_missing_columns_name_the_file_and_the_columns_there_are(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_missing_columns_name_the_file_and_the_columns_there_are(tmp_path: Path)
         JsonLines(path=jsonl, source_column="en", target_column="fr"),
         ParquetFile(path=parquet, source_column="en", target_column="fr"),
     ):
-        for read in (source.check, source.pairs):
+        for read in (source.check, source.read):
             with pytest.raises(ValueError) as error:
                 read()
             for named in (str(source.path), "'fr'", "id, translation.de, translation.en"):
@@ -197,7 +197,7 @@ def test_missing_columns_name_the_file_and_the_columns_there_are(tmp_path: Path)
 def test_rows_that_cannot_be_used_are_named_by_line(tmp_path: Path, line: str, named: str) -> None:
     path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
     with pytest.raises(ValueError, match=named) as error:
-        JsonLines(path=path, source_column="en", target_column="de").pairs()
+        JsonLines(path=path, source_column="en", target_column="de").read().pairs
     assert str(path) in message_of(error)
 
 
@@ -206,7 +206,7 @@ def test_columns_are_found_beside_a_value_that_is_nested_deeply(tmp_path: Path) 
     path = write(tmp_path / "a.jsonl", f'{{"more": {nested}, "en": "a \\ud83d\\ude00", "de": "b"}}\n')
     source = JsonLines(path=path, source_column="en", target_column="de")
     source.check()
-    assert source.pairs() == [("a \U0001f600", "b")], "both halves of a pair are one character"
+    assert source.read().pairs == [("a \U0001f600", "b")], "both halves of a pair are one character"
 
 
 @pytest.mark.parametrize("compression", ["snappy", "gzip", "none"])
@@ -221,7 +221,7 @@ def test_damaged_parquet_pages_are_refused_by_name(tmp_path: Path, compression: 
     source = ParquetFile(path=path, source_column="en", target_column="de")
     source.check()  # the schema is at the end of the file
     with pytest.raises(ValueError, match="a.parquet is a damaged parquet file") as error:
-        source.pairs()
+        source.read().pairs
     message_of(error)
 
 
@@ -230,7 +230,7 @@ def test_text_in_a_table_must_be_utf_8(tmp_path: Path) -> None:
     text = pyarrow.Array.from_buffers(pyarrow.string(), 1, broken.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"en": text, "de": ["b"]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="column 'en' is not UTF-8, it holds the byte 0xf6") as error:
-        ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").pairs()
+        ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").read().pairs
     message_of(error)
 
 
@@ -243,7 +243,7 @@ def test_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
     message_of(error)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="'id' holds int64"):
-        ParquetFile(path=tmp_path / "a.parquet", **columns).pairs()
+        ParquetFile(path=tmp_path / "a.parquet", **columns).read().pairs
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_hub_data_sets_are_read_by_split_and_column(hub_directory: Path) -> None
     with pytest.raises(ValueError, match="data set .*nothing.* cannot be loaded") as error:
         HubDataset(
             dataset=str(hub_directory / "nothing"), split="train", source_column="en", target_column="de"
-        ).pairs()
+        ).read().pairs
     message_of(error)
 
 
@@ -289,14 +289,30 @@ def test_parts_divide_a_source_without_common_sentences(tmp_path: Path) -> None:
     lines = [f"line {number % 700}" for number in range(1000)]
     path = write(tmp_path / "a", "\n".join(lines))
     whole = TextFiles(source=path, target=path)
-    parts = [Part(whole=whole, start=start, stop=stop).pairs() for start, stop in ((0, 0.8), (0.8, 0.9), (0.9, 1))]
-    assert sorted(pair for part in parts for pair in part) == sorted(whole.pairs())
+    parts = [Part(whole=whole, start=start, stop=stop).read().pairs for start, stop in ((0, 0.8), (0.8, 0.9), (0.9, 1))]
+    assert sorted(pair for part in parts for pair in part) == sorted(whole.read().pairs)
     assert 700 < len(parts[0]) < 900
     sentences = [{source for source, _ in part} for part in parts]
     assert not (sentences[0] & sentences[1] or sentences[0] & sentences[2] or sentences[1] & sentences[2])
-    assert parts[1] == Part(whole=whole, start=0.8, stop=0.9).pairs()
+    assert parts[1] == Part(whole=whole, start=0.8, stop=0.9).read().pairs
     with pytest.raises(ValueError, match=r"part is \[0.5, 1.5\]"):
         Part(whole=whole, start=0.5, stop=1.5)
+
+
+def test_line_numbers_are_those_of_the_file(tmp_path: Path) -> None:
+    """Whatever lines a source leaves out: blank ones of JSONL, and those of other parts."""
+    rows = [json.dumps({"en": f"line {number}", "de": "Zeile"}) for number in range(1, 101)]
+    rows[6] = rows[50] = " "
+    path = write(tmp_path / "a.jsonl", "\n".join(rows))
+    whole = JsonLines(path=path, source_column="en", target_column="de")
+    part = Part(whole=whole, start=0.2, stop=0.4)
+    for source, least in ((whole, 98), (part, 5)):
+        corpus = load_corpus(source)
+        assert len(corpus) == len(corpus.line_numbers or ()) >= least
+        assert [f"line {number}" for number in corpus.line_numbers or ()] == corpus.sources
+        tokenizer = Tokenizer.train(corpus.pairs, kind="words")
+        encoded = EncodedCorpus.encode(tokenizer, [("", ""), *corpus.pairs[1:]], corpus.line_numbers)
+        assert encoded.line_numbers.tolist() == list(corpus.line_numbers or ())[1:]
 
 
 def text_config(**splits: Any) -> dict[str, Any]:
