@@ -197,7 +197,7 @@ def test_missing_columns_name_the_file_and_the_columns_there_are(tmp_path: Path)
 def test_rows_that_cannot_be_used_are_named_by_line(tmp_path: Path, line: str, named: str) -> None:
     path = write(tmp_path / "a.jsonl", '{"en": "a", "de": "b"}\n' + line + "\n")
     with pytest.raises(ValueError, match=named) as error:
-        JsonLines(path=path, source_column="en", target_column="de").read().pairs
+        JsonLines(path=path, source_column="en", target_column="de").read()
     assert str(path) in message_of(error)
 
 
@@ -221,7 +221,7 @@ def test_damaged_parquet_pages_are_refused_by_name(tmp_path: Path, compression: 
     source = ParquetFile(path=path, source_column="en", target_column="de")
     source.check()  # the schema is at the end of the file
     with pytest.raises(ValueError, match="a.parquet is a damaged parquet file") as error:
-        source.read().pairs
+        source.read()
     message_of(error)
 
 
@@ -230,7 +230,7 @@ def test_text_in_a_table_must_be_utf_8(tmp_path: Path) -> None:
     text = pyarrow.Array.from_buffers(pyarrow.string(), 1, broken.buffers())
     pyarrow.parquet.write_table(pyarrow.table({"en": text, "de": ["b"]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="column 'en' is not UTF-8, it holds the byte 0xf6") as error:
-        ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").read().pairs
+        ParquetFile(path=tmp_path / "a.parquet", source_column="en", target_column="de").read()
     message_of(error)
 
 
@@ -243,7 +243,7 @@ def test_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
     message_of(error)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="'id' holds int64"):
-        ParquetFile(path=tmp_path / "a.parquet", **columns).read().pairs
+        ParquetFile(path=tmp_path / "a.parquet", **columns).read()
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_hub_data_sets_are_read_by_split_and_column(hub_directory: Path) -> None
     with pytest.raises(ValueError, match="data set .*nothing.* cannot be loaded") as error:
         HubDataset(
             dataset=str(hub_directory / "nothing"), split="train", source_column="en", target_column="de"
-        ).read().pairs
+        ).read()
     message_of(error)
 
 
