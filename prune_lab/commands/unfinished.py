@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from prune_lab.results.record import FILE_NAME, Record
 
 _SHOWN = 3
+EXPORT = "export"
 NO_RECORD = "no record in or below it"
 
 
@@ -58,7 +59,7 @@ def _what_it_lacks(directory: Path, names: Sequence[str]) -> str | None:
 def _of_run(directory: Path, config: dict[str, Any]) -> str:
     if (directory / FILE_NAME).exists():
         return ""
-    if config.get("report_split", "") is None and (directory / "export").is_dir():
+    if config.get("report_split", "") is None and (directory / EXPORT).is_dir():
         return "an export without a record, since report_split=null"
     return "no record yet"
 
@@ -66,17 +67,38 @@ def _of_run(directory: Path, config: dict[str, Any]) -> str:
 def _of_prune(directory: Path, config: dict[str, Any]) -> str:
     if (directory / FILE_NAME).exists():
         return ""  # It failed, and the record says why.
-    places = [path for path in directory.glob("*-heads") if path.is_dir()]
-    if config.get("report_split", "") is None and places:
+    # What recovers between the steps of a schedule leaves checkpoints alone.
+    made = {
+        int(path.name.removesuffix("-heads"))
+        for path in directory.glob("*-heads")
+        if (path / EXPORT).is_dir() or (path / FILE_NAME).exists()
+    }
+    if config.get("report_split", "") is None and made:
         return "exports without records, since report_split=null"
-    budgets = config.get("budgets")
-    wanted = {f"{budget}-heads" for budget in budgets} if isinstance(budgets, list) else set()
-    missing = sorted({path.name for path in places} | wanted, key=lambda name: int(name.partition("-")[0]))
-    missing = [name for name in missing if not (directory / name / FILE_NAME).exists()]
-    num_wanted = len(wanted) or len(config.get("shares") or ()) or 1
-    if not missing and len(places) >= num_wanted:
-        return ""
-    return f"no record yet of {_some(missing)}" if missing else f"{len(places)} of {num_wanted} budgets have a record"
+    wanted = _budgets(directory, config)
+    names = [f"{budget}-heads" for budget in sorted(made if wanted is None else wanted)]
+    missing = [name for name in names if not (directory / name / FILE_NAME).exists()]
+    if missing:
+        return f"no record yet of {_some(missing)}"
+    num_wanted = len(names) if wanted is not None else len(_listed(config.get("shares"))) or 1
+    return "" if len(made) >= num_wanted else f"{len(made)} of {num_wanted} budgets have a record"
+
+
+def _budgets(directory: Path, config: dict[str, Any]) -> set[int] | None:
+    """The numbers of heads that a prune was asked for, as far as they are known."""
+    if config.get("budgets") is not None:
+        return None if config["budgets"] == "auto" else set(_listed(config["budgets"]))
+    # Shares are of the heads that were scored first.
+    scored = [int(path.name.split("-")[1]) for path in directory.glob("scores-*-heads.json")]
+    if not scored:
+        return None
+    from prune_lab.pruning.budgets import budget_from_share
+
+    return {budget_from_share(share, max(scored)) for share in _listed(config.get("shares"))}
+
+
+def _listed(values: Any) -> list[Any]:
+    return [] if values is None else values if isinstance(values, list) else [values]
 
 
 def _of_study(directory: Path, config: dict[str, Any]) -> str:

@@ -77,6 +77,13 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
         "done": {"train.yaml": "report_split: test"},
         "cut": {"prune.yaml": "budgets: [4, 2]"},
         "shared": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]"},
+        "scored": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]", "scores-8-heads.json": "{}"},
+        "alike": {"prune.yaml": "budgets: null\nshares: [0.5, 0.51]", "scores-8-heads.json": "{}"},
+        "one": {"prune.yaml": "budgets: null\nshares: 0.5", "scores-8-heads.json": "{}"},
+        "single": {"prune.yaml": "budgets: 4"},
+        "steps": {"prune.yaml": "budgets: [4]", "6-heads/last.ckpt": "", "5-heads/last.ckpt": ""},
+        "chosen": {"prune.yaml": "budgets: auto"},
+        "choosing": {"prune.yaml": "budgets: auto", "4-heads/last.ckpt": ""},
         "study": {"study.yaml": STUDY},
         "early": {"study.yaml": STUDY},
         "damaged": {"evaluate.yaml": "a: [", "record.json": "{}"},
@@ -87,8 +94,8 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     whole.save(runs / "all" / "done")
-    record(4).save(runs / "all" / "cut" / "4-heads")
-    record(4).save(runs / "all" / "shared" / "4-heads")
+    for name in ("cut", "shared", "scored", "alike", "one", "single", "steps", "chosen"):
+        record(4).save(runs / "all" / name / "4-heads")
     for place in ("base", "continued", "points/gradient-6heads-seed1"):
         whole.save(runs / "all" / "study" / place)
     (runs / "all" / "damaged" / "record.json").unlink()
@@ -103,12 +110,14 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
         "all/bare": "an export without a record, since report_split=null",
         "all/cut": "no record yet of 2-heads",
         "all/shared": "1 of 2 budgets have a record",
+        "all/scored": "no record yet of 2-heads",
+        "all/choosing": "0 of 1 budgets have a record",
         "all/study": f"5 of 6 points have no record yet: {points}",
         "all/early": "no record yet of the base",
         "all/nothing": "no record in or below it",
     }
     page = Path("page/report.html").read_text(encoding="utf-8")
-    assert "Unfinished runs" in page and "all/stopped" in page and points in page and ", 8 unfinished" in page
+    assert "Unfinished runs" in page and "all/stopped" in page and points in page and ", 10 unfinished" in page
     assert "unfinished" not in run("report", "runs=sweep", "output=other").out
     assert "all/stopped: no record yet" in run("report", "runs=all/stopped", "output=none").refused()
 
