@@ -55,6 +55,11 @@ class DecodingOptions:
                 f"decoding.max_length_a and max_length_b: {lengths}; allowed are numbers from 0, not both 0"
             )
 
+    @property
+    def search(self) -> str:
+        """`greedy` or `beam N`, for people: BLEU of another search is another number."""
+        return "greedy" if self.beam_size == 1 else f"beam {self.beam_size}"
+
     def to_record(self) -> dict[str, Any]:
         """The settings with the formulas spelled out, for a record."""
         return {

@@ -107,7 +107,9 @@ def fit(
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     directory = Path(directory)
-    last = checkpoint_to_go_on_from(directory, model, max_steps=settings.trainer["max_steps"])
+    last = checkpoint_to_go_on_from(
+        directory, model, max_steps=settings.trainer["max_steps"], decoding=settings.validation_decoding
+    )
     resume_update = last["global_step"] if last else 0
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():

@@ -5,22 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from prune_lab.decoding.options import DecodingOptions
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.callbacks.validation import Validation, finish_best
 from prune_lab.training.checkpoint import BEST, LAST, check_resumable, load_checkpoint
 from prune_lab.training.files import DamagedFileError
 
 
-def checkpoint_to_go_on_from(directory: Path, model: Transformer, *, max_steps: int) -> dict[str, Any] | None:
+def checkpoint_to_go_on_from(
+    directory: Path, model: Transformer, *, max_steps: int, decoding: DecodingOptions
+) -> dict[str, Any] | None:
     """The content of `last.ckpt`, if there is one; `best.ckpt` is brought up to it where a run was killed in between.
 
     Args:
         directory: of the run.
         model: that is to be trained on.
         max_steps: updates to train for in all.
+        decoding: of validation.
 
     Raises:
-        ValueError: it is of another model, or training would end with it although it was never validated.
+        ValueError: it is of another model, it was validated with another search, or training would end with it although
+            it was never validated.
         DamagedFileError: it cannot be read.
     """
     path = directory / LAST
@@ -29,6 +34,11 @@ def checkpoint_to_go_on_from(directory: Path, model: Transformer, *, max_steps: 
     content = own_checkpoint(directory, LAST)
     check_resumable(content, model, path)
     state, update = validation_state(content), content["global_step"]
+    if state["best_bleu"] is not None and state["search"] != decoding.search:
+        raise ValueError(
+            f"validation_decoding: {decoding.search}, but {path} was validated with {state['search']}, and their BLEU is "
+            f"not comparable; allowed is {state['search']}"
+        )
     if max_steps <= update != state["last_update"]:
         raise ValueError(
             f"trainer.max_steps: {max_steps}, but {path} was stopped at update {update}, which was not validated; "

@@ -7,6 +7,7 @@ import pytorch_lightning as pl
 import torch
 from test_fit import metrics, notes
 
+from prune_lab.decoding.options import DecodingOptions
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.training.callbacks.validation import Validation
 from prune_lab.training.checkpoint import load_checkpoint
@@ -182,6 +183,12 @@ def test_a_run_can_be_made_longer(task, train, tmp_path):
     longer = rates(20)
     assert len(longer) == 20
     assert longer[10:] == pytest.approx([3e-3 * Cosine(total_updates=20)(update) for update in range(10, 20)])
+
+
+def test_c2_bleu_of_another_search_is_not_joined(task, train, straight):
+    message = "^validation_decoding: beam 2, but .*last.ckpt was validated with greedy, .* allowed is greedy$"
+    with pytest.raises(ValueError, match=message):
+        train(model_of(task), straight[1], **RUN, validation_decoding=DecodingOptions(beam_size=2))
 
 
 def test_notes_of_a_run_without_a_checkpoint_are_dropped(task, train, tmp_path):

@@ -107,7 +107,7 @@ class Validation(pl.Callback):
         self._corpus, self._encoded, self._directory = corpus, encoded, Path(directory)
         self._every, self._options, self._scoring, self._patience = every, options, scoring, patience
         self._signals = signals
-        self.search = "greedy" if options.beam_size == 1 else f"beam {options.beam_size}"
+        self.search = options.search
         self._batches = token_budget_batches(encoded.source_lengths, encoded.target_lengths, max_tokens)
         self.best_bleu: float | None = None
         self.best_update = 0
