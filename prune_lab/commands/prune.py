@@ -43,8 +43,10 @@ def splits_needed(config: dict[str, Any]) -> list[str]:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Score, cut, recover where that is wanted, export and measure."""
+    from prune_lab.evaluation.device import choose_device
     from prune_lab.study.prune import PruneSettings, prune_model
 
+    device = choose_device(config["device"])
     splits = build.read_splits(config, (config["report_split"],))
     model, before = origin.load(config["export"], "export")
     prune_model(
@@ -66,6 +68,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             seed=config["seed"],
             seeds=build.build_seeds(config),
             base_hash=before.base_hash,
+            device=device,
             updates=before.updates,
             config=config,
             callbacks=lambda: build.build_callbacks(config),

@@ -40,9 +40,11 @@ def plan(config: dict[str, Any]) -> Plan:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Do all stages that are not done yet, and write the report."""
+    from prune_lab.evaluation.device import choose_device
     from prune_lab.study.run import StudyIncompleteError, run_study
     from prune_lab.study.setup import StudySetup
 
+    device = choose_device(config["device"])
     splits = build.read_splits(config, SPLITS)
     start = from_trained(config) if config["init_from"] is not None else from_nothing(config, splits, directory)
     setup = StudySetup(
@@ -50,6 +52,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         base=build.build_settings(config, keep="best"),
         base_seeds=build.build_seeds(config),
         decoding=decoding_options(config["decoding"]),
+        device=device,
         config=config,
         callbacks=lambda: build.build_callbacks(config),
         loggers=build.logger_factory(config),

@@ -30,11 +30,13 @@ def check(config: dict[str, Any]) -> None:
 def run(config: dict[str, Any], directory: Path) -> None:
     """Train, export, and measure the export on the split that the record is about."""
     from prune_lab.data.batching import EncodedCorpus
+    from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import record_export
     from prune_lab.study.outcome import training_facts
     from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import TrainingData, fit
 
+    device = choose_device(config["device"])
     splits = build.read_splits(config, ("train", "validation", config["report_split"]))
     if config["init_from"] is None:
         model, before = build.build_model(config, splits), origin.Origin()
@@ -60,7 +62,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     print(f"export: {export}")
     if config["report_split"] is not None:
         settings = {
-            "updates": before.updates + result.num_updates,
+            "updates": before.updates_after(result.num_updates),
             "init_from": before.source,
             "penalty_weight": config["penalty"]["weight"],
             "point": None if penalty is None else f"weight {penalty.weight:g}",
@@ -80,6 +82,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             seconds={"training": result.seconds},
             **training_facts(result),
             base_hash=before.base_hash,
+            device=device,
             config=config,
         )
         print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")

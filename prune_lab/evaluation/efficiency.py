@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation.environment import processor
+from prune_lab.evaluation.environment import device_name
 from prune_lab.evaluation.generate import MAX_SENTENCES, Translations, translate_lines
 from prune_lab.model.transformer import Transformer
 
@@ -89,7 +89,7 @@ def measure_decoding(
         "tokens_per_second": num_tokens / median,
         "tokens_spread": [num_tokens / slowest, num_tokens / fastest],
         "device": str(weight.device),
-        "device_name": _device_name(weight.device),
+        "device_name": device_name(weight.device),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "batch_size": max_sentences,
@@ -137,7 +137,3 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
 def _coverage(num_values: int, rank: int) -> float:
     """Probability that the median lies between the values of this rank from either end."""
     return 1 - 2 * sum(math.comb(num_values, below) for below in range(rank)) / 2**num_values
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()

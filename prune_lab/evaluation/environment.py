@@ -25,11 +25,18 @@ def versions() -> dict[str, str]:
     return found
 
 
-def hardware() -> str:
-    """The processor (or accelerator), and how many threads torch uses."""
-    if torch.cuda.is_available():
-        return f"{torch.cuda.get_device_name()}, {os.cpu_count()} CPU cores"
-    return f"{processor()}, {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+def hardware(device: torch.device) -> str:
+    """What computes on a device, and how many threads torch uses where that is the processor."""
+    if device.type == "cpu":
+        return f"{device_name(device)}, {os.cpu_count()} CPU cores, {torch.get_num_threads()} threads"
+    return f"{device_name(device)}, {os.cpu_count()} CPU cores"
+
+
+def device_name(device: torch.device) -> str:
+    """The name of a GPU or of the processor; the kind of any other device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return processor() if device.type == "cpu" else device.type
 
 
 def processor() -> str:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from prune_lab.data.corpus import Corpus
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
@@ -37,6 +39,7 @@ class Evaluation:
         speed: of decoding (see `measure_decoding`), or None.
         test_set: name of the corpus and hash of its references.
         decoding: all settings that the hypotheses depend on.
+        hardware: what it was measured on, for people.
         started: time stamp in ISO 8601.
         finished: time stamp in ISO 8601.
         seconds: what decoding, scoring and the measurement of speed took.
@@ -48,6 +51,7 @@ class Evaluation:
     speed: dict[str, Any] | None
     test_set: dict[str, str]
     decoding: dict[str, Any]
+    hardware: str
     started: str
     finished: str
     seconds: dict[str, float]
@@ -66,11 +70,20 @@ class Evaluation:
             decoding_kind=self.decoding["search"],
             speed=self.speed,
             versions=versions(),
-            hardware=hardware(),
+            hardware=self.hardware,
             started=self.started,
             finished=self.finished,
             **{**facts, "seconds": {**(facts.get("seconds") or {}), **self.seconds}},
         )
+
+    def in_words(self) -> str:
+        """Two lines: the scores and what they are of, and the signature."""
+        scores, model, decoding = self.scores, self.model, self.decoding
+        search = "greedy" if decoding["search"] == "greedy" else f"beam {decoding['beam_size']}"
+        heads = f"{model['remaining_heads']} of {model['total_heads']} heads, {model['state']}"
+        scored = f"BLEU {scores.bleu:.2f}  chrF {scores.chrf:.2f}"
+        of_what = f"{self.test_set['name']}, {scores.num_sentences} sentences, {search}"
+        return f"{scored}  {of_what}\n{heads}; {scores.signature}"
 
 
 def evaluate(
@@ -132,6 +145,7 @@ def evaluate(
         speed=measured,
         test_set={"name": name, "references_hash": hash_lines(corpus.targets)},
         decoding={**options.to_record(), "batch_size": max_sentences, "max_source_tokens": max_source_tokens},
+        hardware=hardware(model.output_weight.device),
         started=started.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=clock.seconds,
@@ -150,7 +164,7 @@ def record_export(
     speed: Mapping[str, Any] | None = None,
     unpruned: Transformer | str | Path | None = None,
     max_sentences: int = MAX_SENTENCES,
-    device: str | None = None,
+    device: str | torch.device | None = None,
     base_hash: str | None = None,
     gate_evaluation: str | None = None,
     baseline: Sequence[str] | None = None,

@@ -11,7 +11,7 @@ from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.schedule import Iterative, OneShot, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.study.method import Method
-from prune_lab.study.outcome import EXPORT, Made, complete_record
+from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import score_on_text
 from prune_lab.training.fit import FitResult, Seeds
@@ -53,7 +53,7 @@ class CriterionPoints:
             **pruned.settings,
             "point": point.key,
             "budget": point.budget,
-            "updates": self._stages.base_updates + recovered,
+            **updates_in_all(self._stages.base_updates, recovered),
             "recovery_updates": recovered,
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
@@ -94,6 +94,7 @@ class CriterionPoints:
             lambda: stages.data.train,
             num_sentences=stages.setup.plan.scoring_sentences,
             max_tokens=stages.setup.base.max_tokens,
+            device=stages.setup.device,
             file=stages.directory / SCORES / f"{name}-{sum(map(len, model.heads().values()))}heads.json",
             label=name,
         )

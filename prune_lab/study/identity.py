@@ -28,6 +28,7 @@ _FREE = (
     "study.seeds",
     "logger",
     "callbacks",
+    "device",
     "training.keep_freed_memory",
 )
 _FREE_OF_METHOD = ("name", "weights", "budgets", "seeds")

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.corpus import read_lines
 from prune_lab.data.splits import Splits
@@ -21,7 +23,7 @@ from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import fold_fractions, prune_heads
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import FILE_NAME, Record
-from prune_lab.study.outcome import EXPORT, complete_record, training_facts
+from prune_lab.study.outcome import EXPORT, complete_record, training_facts, updates_in_all
 from prune_lab.study.setup import score_on_text
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
@@ -54,7 +56,8 @@ class PruneSettings:
         seed: of the run.
         seeds: of the recovery.
         base_hash: hash of the weights of the base model, for records.
-        updates: how long the model was trained before, for records.
+        device: where models are scored and decoded.
+        updates: how long the model was trained before, for records; None where that is not known.
         config: the full configuration, for records.
         callbacks: makes more Lightning callbacks.
         loggers: makes more Lightning loggers for a run in a directory.
@@ -76,7 +79,8 @@ class PruneSettings:
     seed: int
     seeds: Seeds
     base_hash: str | None
-    updates: int
+    device: torch.device
+    updates: int | None
     config: dict[str, Any]
     callbacks: Callable[[], Sequence[Callback]]
     loggers: Callable[[Path], Sequence[Logger]]
@@ -143,6 +147,7 @@ class _Pruner:
             self._train,
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
+            device=settings.device,
             file=self._directory / f"scores-{num_heads}-heads.json",
             label=settings.criterion.name,
         )
@@ -177,13 +182,13 @@ class _Pruner:
         if settings.report_split is None:
             print(f"{point.budget} heads: {export}", flush=True)
         else:
-            recovered = {"updates": settings.updates + self._recovered, "recovery_updates": self._recovered}
+            trained = {**updates_in_all(settings.updates, self._recovered), "recovery_updates": self._recovered}
             self._record(
                 export,
                 place,
                 method=f"{self._name}+recovery" if self._result else self._name,
                 label=f"{self._name}, {point.budget} heads",
-                settings={**point.settings, **recovered, "budget": point.budget},
+                settings={**point.settings, **trained, "budget": point.budget},
                 seeds=asdict(settings.seeds),
                 seconds={"training": self._seconds} if self._result else {},
                 **training_facts(self._result),
@@ -200,7 +205,7 @@ class _Pruner:
             model.save_pretrained(place / EXPORT)
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
             method = UNPRUNED if is_whole else INPUT
-            self._record(place / EXPORT, place, method=method, settings={"updates": self._settings.updates})
+            self._record(place / EXPORT, place, method=method, settings=updates_in_all(self._settings.updates))
         return read_lines(place / HYPOTHESES)
 
     def show(self, num_heads: int) -> None:
@@ -221,6 +226,7 @@ class _Pruner:
             options=settings.decoding,
             seed=settings.seed,
             base_hash=settings.base_hash,
+            device=settings.device,
             speed=settings.speed,
             config=settings.config,
             **facts,

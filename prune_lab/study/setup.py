@@ -48,9 +48,10 @@ class StudySetup:
         base: how the base is trained.
         base_seeds: its seeds.
         decoding: how the test set is decoded.
+        device: where models are scored and decoded.
         config: the full configuration, for records.
         trained_base: a model to use as the base, instead of training one.
-        trained_updates: updates that it was trained for.
+        trained_updates: updates that it was trained for; None where that is not known.
         callbacks: makes more Lightning callbacks for a run.
         loggers: makes more Lightning loggers for a run in a directory.
     """
@@ -62,9 +63,10 @@ class StudySetup:
     base: FitSettings
     base_seeds: Seeds
     decoding: DecodingOptions
+    device: torch.device
     config: dict[str, Any]
     trained_base: Transformer | None = None
-    trained_updates: int = 0
+    trained_updates: int | None = None
     callbacks: Callable[[], Sequence[Callback]] = list
     loggers: Callable[[Path], Sequence[Logger]] = _none
 
@@ -115,6 +117,7 @@ def score_on_text(
     *,
     num_sentences: int | None,
     max_tokens: int,
+    device: torch.device,
     file: Path,
     label: str,
 ) -> HeadScores:
@@ -126,12 +129,13 @@ def score_on_text(
         text: gives the training text; asked for by criteria that look at text alone.
         num_sentences: how many of its first sentences count; None for all.
         max_tokens: token budget of the batches.
+        device: where a copy of the model is scored.
         file: where the scores go.
         label: what the printed line begins with.
     """
     start = time.monotonic()
     batches = _batches(text(), num_sentences, max_tokens) if criterion.needs_batches else []
-    scores = score_heads(model, batches, criterion)
+    scores = score_heads(model.copy().to(device), batches, criterion)
     print(f"{label}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
     content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
     write_atomically(file, json.dumps(content, indent=1))

@@ -23,7 +23,7 @@ from prune_lab.pruning.surgery import fold_fractions
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
 from prune_lab.study.criterion_points import CriterionPoints
-from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, training_facts
+from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, training_facts, updates_in_all
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.files import DamagedFileError
@@ -54,9 +54,9 @@ class Stages:
         return weights_hash(self.base_model())
 
     @cached_property
-    def base_updates(self) -> int:
-        """Updates of the base model."""
-        return int(Record.load(self.directory / "base").settings["updates"])
+    def base_updates(self) -> int | None:
+        """Updates of the base model; None where that is not known."""
+        return Record.load(self.directory / "base").settings.get("updates")
 
     def base_model(self) -> Transformer:
         """The base model, loaded from its export."""
@@ -75,7 +75,7 @@ class Stages:
 
         def make() -> Made:
             if given is not None:
-                return Made(model=given, result=None, settings={"updates": self.setup.trained_updates})
+                return Made(model=given, result=None, settings=updates_in_all(self.setup.trained_updates))
             result = self._fit(self.setup.build_model(), self.setup.base, place, seeds, "base")
             return Made(model=result.model, result=result, settings={"updates": result.num_updates})
 
@@ -89,7 +89,7 @@ class Stages:
         def make() -> Made:
             total, decay = tuning.total_updates, tuning.recovery_updates
             model, result = self.recover(self.base_model(), place, total, decay, seeds, UNPRUNED)
-            settings = {"updates": self.base_updates + total, "recovery_updates": total}
+            settings = {**updates_in_all(self.base_updates, total), "recovery_updates": total}
             return Made(model=model, result=result, settings=settings)
 
         return self._stage(place, seeds, make, method=UNPRUNED, label=f"{UNPRUNED}, trained on")
@@ -135,7 +135,7 @@ class Stages:
             "penalty_weight": point.weight,
             "penalty_warmup_updates": method.penalty_warmup_updates,
             "gates": method.gates,
-            "updates": self.base_updates + tuning.total_updates,
+            **updates_in_all(self.base_updates, tuning.total_updates),
             "gate_updates": tuning.updates,
             "recovery_updates": updates,
         }
@@ -204,6 +204,7 @@ class Stages:
             seconds={"training": time.monotonic() - start},
             **training_facts(made.result),
             base_hash=self.base_hash,
+            device=setup.device,
             speed=setup.plan.speed,
             config=setup.config,
             **facts,

@@ -67,6 +67,7 @@ def make_setup(splits: Splits, tokenizer: Tokenizer, model_config: ModelConfig) 
             ),
             base_seeds=Seeds.all(1),
             decoding=DecodingOptions(beam_size=2, **SEARCH),
+            device=torch.device("cpu"),
             config={"study": config, "seed": 1, "model": {"d_model": 16}},
             callbacks=callbacks,
         )
