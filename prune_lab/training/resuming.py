@@ -36,8 +36,8 @@ def checkpoint_to_go_on_from(
     state, update = validation_state(content), content["global_step"]
     if state["best_bleu"] is not None and state["search"] != decoding.search:
         raise ValueError(
-            f"validation_decoding: {decoding.search}, but {path} was validated with {state['search']}, and their BLEU is "
-            f"not comparable; allowed is {state['search']}"
+            f"validation_decoding: {decoding.search}, but {path} was validated with {state['search']}, whose "
+            f"BLEU is another number; allowed is {state['search']}"
         )
     if max_steps <= update != state["last_update"]:
         raise ValueError(
