@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from prune_lab.commands import origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.logs import log
 from prune_lab.commands.settings import BATCH, SPEED, decoding_options, model_source, whole_numbers
@@ -13,12 +14,6 @@ from prune_lab.data.splits import load_splits
 from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
 from prune_lab.results.record import FILE_NAME, Record
-
-if TYPE_CHECKING:
-    import torch
-
-    from prune_lab.evaluation.evaluate import Evaluation
-    from prune_lab.model.transformer import Transformer
 
 
 def check(config: dict[str, Any]) -> None:
@@ -44,15 +39,13 @@ def run(config: dict[str, Any], directory: Path) -> None:
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, hashes, how_gates_evaluate
     from prune_lab.model.storage import WEIGHTS
-    from prune_lab.training.checkpoint import load_model
 
     device = choose_device(config["device"])
     source = model_source(config["export"])
     export = Path(source) if Path(source).is_dir() else None
-    known = earlier_record(export)
-    model = load_model(source)
-    if model.tokenizer is None:
-        raise ValueError(f"export={source}: it has no tokenizer.json, and text needs the one it was trained with")
+    known = None if export is None else Record.of_export(export)
+    model = origin.read_model(config["export"], "export")
+    compared = config["unpruned"] is not None and config["speed"] is not None
     splits = load_splits(config["data"], check=())
     found = evaluate(
         model.to(device),
@@ -62,7 +55,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         directory=directory,
         weights=None if export is None else export / WEIGHTS,
         speed=config["speed"],
-        unpruned=unpruned_model(config, device),
+        unpruned=origin.read_model(config["unpruned"], "unpruned").to(device) if compared else None,
         **config["batch"],
     )
     state = found.model["state"]
@@ -83,44 +76,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     )
     record.save(directory)
     log.info(f"record: {directory / FILE_NAME}")
-    print(in_words(found))
-
-
-def unpruned_model(config: dict[str, Any], device: torch.device) -> Transformer | None:
-    """What the speed of the model is measured in turn with.
-
-    Raises:
-        ValueError: it has no tokenizer.
-    """
-    from prune_lab.training.checkpoint import load_model
-
-    if config["unpruned"] is None or config["speed"] is None:
-        return None
-    model = load_model(model_source(config["unpruned"], "unpruned"))
-    if model.tokenizer is None:
-        raise ValueError(f"unpruned={config['unpruned']}: it has no tokenizer.json; its speed is measured on text")
-    return model.to(device)
-
-
-def earlier_record(export: Path | None) -> Record | None:
-    """The record of the run that made an export: it knows what chose the heads."""
-    path = export.parent / FILE_NAME if export is not None else None
-    if export is None or path is None or not path.is_file():
-        return None
-    record = Record.load(path)
-    made = record.path_of("export")
-    return record if record.complete and made is not None and made.resolve() == export.resolve() else None
-
-
-def in_words(found: Evaluation) -> str:
-    """Two lines: the scores and what they are of, and the signature."""
-    scores, model, decoding = found.scores, found.model, found.decoding
-    search = "greedy" if decoding["search"] == "greedy" else f"beam {decoding['beam_size']}"
-    heads = f"{model['remaining_heads']} of {model['total_heads']} heads, {model['state']}"
-    scored = (
-        f"BLEU {scores.bleu:.2f}  chrF {scores.chrf:.2f}  {found.test_set['name']}, {scores.num_sentences} sentences"
-    )
-    return f"{scored}, {search}\n{heads}; {scores.signature}"
+    print(found.in_words())
 
 
 main = command("evaluate", run, check=check)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from prune_lab.commands import origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.settings import BATCH, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.commands.streams import named
@@ -42,13 +43,8 @@ def run(config: dict[str, Any]) -> None:
     """Reads, translates and writes, a chunk at a time."""
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.generate import translate_stream
-    from prune_lab.training.checkpoint import load_model
 
-    source = model_source(config["export"])
-    model = load_model(source)
-    if model.tokenizer is None:
-        raise ValueError(f"export={source}: it has no tokenizer.json, and text needs the one it was trained with")
-    model = model.to(choose_device(config["device"]))
+    model = origin.read_model(config["export"], "export").to(choose_device(config["device"]))
     options = decoding_options(config["decoding"])
     with _read(config["input"]) as lines, _write(config["output"]) as target:
         for found in translate_stream(model, lines, options, chunk_lines=config["chunk_lines"], **config["batch"]):

@@ -199,5 +199,19 @@ class Record:
             raise ValueError(f"{path}: not valid JSON, the file may be truncated ({error})") from error
         return cls.from_dict(data, source=str(path), directory=path.parent)
 
+    @classmethod
+    def of_export(cls, export: str | os.PathLike[str]) -> Record | None:
+        """The complete record of the run that made an export: it knows what chose the heads. None where there is none.
+
+        Raises:
+            ValueError: There is a file of that name, and it is truncated or no record.
+        """
+        export = Path(export)
+        if not (export.parent / FILE_NAME).is_file():
+            return None
+        record = cls.load(export.parent)
+        made = record.path_of("export")
+        return record if record.complete and made is not None and made.resolve() == export.resolve() else None
+
 
 _STORED = tuple(entry.name for entry in fields(Record) if entry.name != "directory")

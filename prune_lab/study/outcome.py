@@ -42,6 +42,16 @@ def training_facts(result: FitResult | None) -> dict[str, Any]:
     }
 
 
+def updates_in_all(before: int | None, num_updates: int = 0) -> dict[str, int]:
+    """For the settings of a record: how long a model was trained in all; nothing where it is not known.
+
+    Args:
+        before: updates before the last training; None where nothing says it.
+        num_updates: of the last training.
+    """
+    return {} if before is None else {"updates": before + num_updates}
+
+
 def complete_record(place: Path) -> Record | None:
     """The record of a model that is made and measured, or None when that is still to do.
 
