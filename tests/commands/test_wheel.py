@@ -88,6 +88,13 @@ def test_only_commands_import_commands_and_only_they_and_the_study_import_the_st
                 assert module.startswith(("commands/", "study/")), module
 
 
+def test_no_module_imports_a_console_script() -> None:
+    """What two of them need has a module of its own."""
+    scripts = {f"prune_lab.commands.{name}" for name in SCRIPTS}
+    for module in modules():
+        assert not scripts & set(imported(module)), module
+
+
 def python(code: str, folder: Path, **environment: str) -> str:
     """Runs code in a new process in a folder; returns what it prints."""
     found = subprocess.run(
