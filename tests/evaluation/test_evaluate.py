@@ -12,8 +12,8 @@ from prune_lab.data.corpus import Corpus, read_lines
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.evaluate import evaluate, model_facts, record_export
-from prune_lab.evaluation.outcome import Evaluation
 from prune_lab.evaluation.generate import translate_lines
+from prune_lab.evaluation.outcome import Evaluation
 from prune_lab.evaluation.scoring import score
 from prune_lab.model.storage import WEIGHTS, weights_hash
 from prune_lab.model.transformer import Transformer
