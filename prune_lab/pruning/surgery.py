@@ -7,8 +7,11 @@ not there are the same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
+from prune_lab.gates.fixed import FixedGate
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.heads import HeadMask, checked_heads
 from prune_lab.model.fitting import check_model
@@ -31,7 +34,8 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
     Args:
         model: stays as it is.
         mask: what to keep, by original head number.
-        keep_gates: the survivors keep their gates; False takes all gates off, after which each survivor counts fully.
+        keep_gates: the survivors keep their gates; False takes all gates off: constant factors go into the output
+            weights (a head whose factor is 0 goes as well), and after gates that learn each survivor counts fully.
 
     Raises:
         ValueError: no model, no mask, or a site or a head number that the model does not have.
@@ -39,6 +43,7 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
     _check(model, mask)
     pruned = _masked_in_place(model.copy(), mask)
     if not keep_gates:
+        _fold_in_place(pruned, [name for name, gate in pruned.gates().items() if isinstance(gate, FixedGate)])
         pruned.remove_gates()
     for name, site in pruned.attention_sites().items():
         kept = site.heads()
@@ -50,17 +55,13 @@ def prune_heads(model: Transformer, mask: HeadMask, *, keep_gates: bool = True) 
     return pruned
 
 
-@torch.no_grad()
 def fold_gates(model: Transformer) -> Transformer:
     """A copy without gates whose output weights carry the evaluation gates: the same function in evaluation.
 
     Heads whose gate is exactly 0 are masked in the copy, so that they stay closed and count as gone.
     """
-    folded, open_heads = model.copy(), model.open_heads()
-    for name, site in folded.attention_sites().items():
-        if site.gate is not None and site.numbers:
-            site.attention.fold_gates(site.gate.value())  # type: ignore[operator]
-            site.mask_heads(open_heads[name])
+    folded = model.copy()
+    _fold_in_place(folded, list(folded.gates()))
     folded.remove_gates()
     return folded
 
@@ -80,6 +81,17 @@ def fold_fractions(model: Transformer) -> Transformer:
     for gate in gates:
         gate.evaluation = "fraction"  # type: ignore[assignment]
     return fold_gates(fractional)
+
+
+@torch.no_grad()
+def _fold_in_place(model: Transformer, names: Sequence[str]) -> None:
+    """Multiply the evaluation gates of these sites into their output weights, and mask the heads that are closed."""
+    open_heads, sites = model.open_heads(), model.attention_sites()
+    for name in names:
+        site = sites[name]
+        if site.numbers:
+            site.attention.fold_gates(site.gate.value())  # type: ignore[operator,union-attr]
+            site.mask_heads(open_heads[name])
 
 
 def _check(model: Transformer, mask: HeadMask) -> None:

@@ -446,6 +446,18 @@ def test_gates_fold_into_the_output_weights(gated, batch, tmp_path, evaluation, 
     assert loaded.heads() == gated.open_heads()
 
 
+@pytest.mark.parametrize("closed", [[], [0, 3]], ids=["open", "two closed"])
+def test_constant_factors_go_into_the_output_weights_when_gates_come_off(small_model, batch, closed):
+    model = small_model()
+    model.add_gates("fixed", kinds=["encoder.self", "decoder.cross"], options={"value": 0.5})
+    model.gates()["decoder.1.cross"].factors[closed] = 0
+    mask = removing(model, {"encoder.0.self": [1], "decoder.0.self": [2]})
+    masked, bare = mask_heads(model, mask), prune_heads(model, mask, keep_gates=False)
+    assert bare.gates() == {} and bare.config.gates is None and len(model.gates()) == 4
+    torch.testing.assert_close(bare(*batch), masked(*batch), rtol=0, atol=1e-5)
+    assert bare.heads() == masked.open_heads()
+
+
 def test_fractions_fold_whatever_the_evaluation_rule(gated, batch, small_model):
     expected = fold_gates(with_evaluation(gated.copy(), "fraction"))
     folded = fold_fractions(gated)

@@ -117,6 +117,17 @@ def test_b2_fractions_of_the_survivors_are_folded_before_the_recovery(stages_of:
     assert path is not None and path.read_text(encoding="utf-8") == "".join(f"{line}\n" for line in hypotheses)
 
 
+def test_constant_gates_are_part_of_the_model_that_is_exported(stages_of: Callable[..., Stages]) -> None:
+    study = {"tuning": {"updates": 4, "recovery_updates": 0, "learning_rate": 1e-3}}
+    stages = stages_of({"control": {"gates": {"name": "fixed", "options": {"value": 0.5}}, "weights": [0]}}, **study)
+    gated = stages.base_model()
+    gated.add_gates("fixed", options={"value": 0.5})
+    gated.save_pretrained(stages.place_of(stages.setup.plan.points()[0]) / "gated")
+    record = point_of(stages)
+    assert (record.state, record.remaining_heads, record.gate_evaluation) == ("unpruned", 6, None)
+    torch.testing.assert_close(logits(model_of(record), stages), logits(gated, stages), rtol=1e-5, atol=1e-5)
+
+
 def test_fractions_recover_like_others(stages_of: Callable[..., Stages]) -> None:
     stages = stages_of({"gates": {"gates": {"options": {"evaluation": "fraction"}}, "weights": [0.1]}})
     gated = gated_export(stages, "fraction")
