@@ -7,7 +7,9 @@ Small models feel this most, since their steps are short.
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
+from typing import Any
 
 # Parameters of mallopt(3) in glibc.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4
@@ -21,11 +23,24 @@ def keep_freed_memory() -> bool:
     Returns:
         whether it agreed (glibc on Linux); elsewhere nothing changes.
     """
-    if sys.platform != "linux":
-        return False
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return False
+    mallopt = _function("mallopt")
     settings = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, _KEEP), (_M_TOP_PAD, _TOP_PAD))
-    return all(mallopt(parameter, value) == 1 for parameter, value in settings)
+    return mallopt is not None and all(mallopt(parameter, value) == 1 for parameter, value in settings)
+
+
+def give_back_freed_memory() -> None:
+    """Return to the system what earlier training left: in a process that trains again and again it would add up."""
+    gc.collect()  # trainers and what they train refer to each other
+    trim = _function("malloc_trim")
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
+def _function(name: str) -> Any | None:
+    """A function of glibc; None elsewhere."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return getattr(ctypes.CDLL("libc.so.6"), name)
+    except (OSError, AttributeError):
+        return None

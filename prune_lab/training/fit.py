@@ -17,7 +17,7 @@ from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
-from prune_lab.training.allocator import keep_freed_memory
+from prune_lab.training.allocator import give_back_freed_memory, keep_freed_memory
 from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines
@@ -113,6 +113,7 @@ def fit(
     resume_update = last["global_step"] if last else 0
     quiet_lightning()
     if settings.keep_freed_memory and not torch.cuda.is_available():
+        give_back_freed_memory()
         keep_freed_memory()
     products = products_here(settings.products)
     torch.manual_seed(seeds.dropout)
