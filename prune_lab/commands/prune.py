@@ -44,7 +44,8 @@ def splits_needed(config: dict[str, Any]) -> list[str]:
 def run(config: dict[str, Any], directory: Path) -> None:
     """Score, cut, recover where that is wanted, export and measure."""
     from prune_lab.evaluation.device import choose_device
-    from prune_lab.study.prune import PruneSettings, prune_model
+    from prune_lab.study.prune import prune_model
+    from prune_lab.study.prune_settings import PruneSettings
 
     device = choose_device(config["device"])
     splits = build.read_splits(config, (config["report_split"],))

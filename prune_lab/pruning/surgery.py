@@ -69,7 +69,16 @@ def fold_gates(model: Transformer) -> Transformer:
 def fold_fractions(model: Transformer) -> Transformer:
     """A copy without gates whose output weights carry the fractions of its hard concrete gates, as published.
 
-    The fractions are clip(sigmoid(log_a)*(zeta-gamma)+gamma, 0, 1), whatever the gates' own evaluation rule.
+    Raises:
+        ValueError: the model has no gates with fractions.
+    """
+    return fold_gates(with_fractions(model))
+
+
+def with_fractions(model: Transformer) -> Transformer:
+    """A copy that evaluates with the fractions of its hard concrete gates, whatever their own evaluation rule.
+
+    The fractions are clip(sigmoid(log_a)*(zeta-gamma)+gamma, 0, 1).
 
     Raises:
         ValueError: the model has no gates with fractions.
@@ -80,7 +89,7 @@ def fold_fractions(model: Transformer) -> Transformer:
         raise ValueError("gate_evaluation: fraction; allowed for a model with hard_concrete gates only")
     for gate in gates:
         gate.evaluation = "fraction"  # type: ignore[assignment]
-    return fold_gates(fractional)
+    return fractional
 
 
 @torch.no_grad()

@@ -2,88 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.corpus import read_lines
-from prune_lab.data.splits import Splits
-from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.evaluate import HYPOTHESES, record_export
-from prune_lab.heads import HeadMask, HeadScores
+from prune_lab.gates.hard_concrete import HardConcreteGate
+from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
-from prune_lab.pruning.criteria.contract import Criterion
-from prune_lab.pruning.schedule import PrunedPoint, Schedule, prune_to
-from prune_lab.pruning.selection import Selection
-from prune_lab.pruning.surgery import fold_fractions, prune_heads
+from prune_lab.pruning.gate_evaluation import check_counting, counting, settled
+from prune_lab.pruning.schedule import PrunedPoint, prune_to
+from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
-from prune_lab.results.record import FILE_NAME, Record
+from prune_lab.results.record import Record
 from prune_lab.study.outcome import EXPORT, complete_record, training_facts, updates_in_all
+from prune_lab.study.prune_settings import PruneSettings
 from prune_lab.study.setup import score_on_text
 from prune_lab.training.callbacks.validation import ScoreSettings
-from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
-
-if TYPE_CHECKING:
-    from prune_lab.training.trainer import Callback, Logger
+from prune_lab.training.fit import FitResult, TrainingData, fit
 
 INPUT = "input"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PruneSettings:
-    """How to prune.
-
-    Attributes:
-        splits: training text for scores and recovery, validation text for recovery, and the split of the records.
-        budgets: heads to keep, or `auto`.
-        shares: or shares of the live heads.
-        criterion: what heads are worth.
-        selection: scope and floor.
-        schedule: one cut or several.
-        gate_evaluation: of a gated model: `round` takes the gates off, `fraction` folds them into W_O, `keep` leaves
-            them.
-        scoring_sentences: training sentences that the criterion looks at; None for all.
-        max_tokens: token budget of the batches.
-        recovery: training after each cut, or None.
-        report_split: what the records are about; None for no records.
-        decoding: how that split is decoded.
-        speed: see `prune_lab.evaluation.efficiency.measure_decoding`; None for no measurement.
-        seed: of the run.
-        seeds: of the recovery.
-        base_hash: hash of the weights of the base model, for records.
-        device: where models are scored and decoded.
-        updates: how long the model was trained before, for records; None where that is not known.
-        config: the full configuration, for records.
-        callbacks: makes more Lightning callbacks.
-        loggers: makes more Lightning loggers for a run in a directory.
-    """
-
-    splits: Splits
-    budgets: Any
-    shares: Any
-    criterion: Criterion
-    selection: Selection
-    schedule: Schedule
-    gate_evaluation: str
-    scoring_sentences: int | None
-    max_tokens: int
-    recovery: FitSettings | None
-    report_split: str | None
-    decoding: DecodingOptions
-    speed: dict[str, Any] | None
-    seed: int
-    seeds: Seeds
-    base_hash: str | None
-    device: torch.device
-    updates: int | None
-    config: dict[str, Any]
-    callbacks: Callable[[], Sequence[Callback]]
-    loggers: Callable[[Path], Sequence[Logger]]
 
 
 def prune_model(model: Transformer, settings: PruneSettings, directory: Path) -> None:
@@ -101,37 +43,59 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
         ValueError: budgets out of range, or no gates where they are needed.
     """
     budgets = parse_budgets(settings.budgets, settings.shares, model=model)
-    if settings.gate_evaluation == "fraction":
-        fold_fractions(model)  # for its message about a model without such gates
-    pruner = _Pruner(model, settings, directory, by_keep_rule=budgets == AUTO)
-    if not isinstance(budgets, str):
-        num_live = {site: len(heads) for site, heads in model.heads().items()}
-        for budget in budgets:
-            settings.selection.quotas(num_live, budget)
-        left = [budget for budget in budgets if complete_record(pruner.place_of(budget)) is None]
-        for budget in budgets:
-            pruner.show(budget)
-        budgets = budgets if left and settings.schedule.rescores else left
+    counted = counting(model, settings.gate_evaluation)
+    if isinstance(budgets, str):
+        wanted = [keep_rule_mask(counted).num_kept]
+    else:
+        wanted = budgets
+        _check(wanted, counted, model, settings)
+    pruner = _Pruner(model, settings, directory, by_keep_rule=isinstance(budgets, str))
+    left = [budget for budget in wanted if complete_record(pruner.place_of(budget)) is None]
+    for budget in wanted:
+        pruner.show(budget)
+    if not left:
+        return
     points = prune_to(
-        model,
-        budgets,
+        counted,
+        AUTO if isinstance(budgets, str) else wanted if settings.schedule.rescores else left,
         score=pruner.score,
         schedule=settings.schedule,
         selection=settings.selection,
         recover=pruner.recover if settings.recovery is not None else None,
-        keep_gates=settings.gate_evaluation != "round",
+        keep_gates=settings.gate_evaluation != "round" or pruner.scores_gates_again,
     )
     for point in points:
         pruner.export(point)
 
 
+def _check(budgets: Sequence[int], counted: Transformer, model: Transformer, settings: PruneSettings) -> None:
+    """ValueError for what would be found out after a training: budgets, a floor, gates that are gone."""
+    key = "budgets" if settings.shares is None else "shares"
+    check_counting(budgets, counted, model, settings.gate_evaluation, key)
+    num_live = {site: len(heads) for site, heads in counted.heads().items()}
+    for budget in budgets:
+        settings.selection.quotas(num_live, budget)
+    scores_again = settings.criterion.needs_gates and settings.schedule.rescores
+    if scores_again and settings.recovery is not None and settings.gate_evaluation == "fraction":
+        raise ValueError(
+            f"gate_evaluation: fraction, but criterion={settings.criterion.name} scores gates anew after each "
+            "recovery, in which they may close; allowed are round and keep, and fraction with schedule=one_shot"
+        )
+
+
 class _Pruner:
-    """Scores, recovers and exports the points of one model."""
+    """Scores, recovers and exports the points of one model.
+
+    Attributes:
+        scores_gates_again: whether the criterion looks at gates after each cut, so that they stay until the export.
+    """
 
     def __init__(self, model: Transformer, settings: PruneSettings, directory: Path, *, by_keep_rule: bool) -> None:
         self._model, self._settings, self._directory = model, settings, directory
         self._tokenizer: Any = model.tokenizer
-        self._evaluation = settings.gate_evaluation if model.gates() and settings.gate_evaluation != "keep" else None
+        self.scores_gates_again = settings.criterion.needs_gates and settings.schedule.rescores and not by_keep_rule
+        learn = any(isinstance(gate, HardConcreteGate) for gate in model.gates().values())
+        self._evaluation = settings.gate_evaluation if learn and settings.gate_evaluation != "keep" else None
         self._name = "gates" if by_keep_rule else settings.criterion.name
         self._encoded: EncodedCorpus | None = None
         self._recovered, self._seconds = 0, 0.0
@@ -158,7 +122,7 @@ class _Pruner:
         assert settings.recovery is not None
         place = self.place_of(sum(map(len, model.heads().values())))
         self._result = fit(
-            self._settled(model),
+            model if self.scores_gates_again else settled(model, settings.gate_evaluation),
             TrainingData(train=self._train(), validation=splits.validation, scoring=ScoreSettings.of(splits)),
             settings.recovery,
             directory=place,
@@ -176,7 +140,7 @@ class _Pruner:
         settings, place = self._settings, self.place_of(point.budget)
         if complete_record(place) is not None:
             return
-        model = self._settled(point.model)
+        model = settled(point.model, settings.gate_evaluation)
         export = place / EXPORT
         model.save_pretrained(export)
         if settings.report_split is None:
@@ -201,7 +165,7 @@ class _Pruner:
     def input_hypotheses(self) -> list[str]:
         """Translations of the model that is pruned, which is measured once."""
         place, model = self._directory / INPUT, self._model
-        if not (place / FILE_NAME).exists():
+        if complete_record(place) is None:
             model.save_pretrained(place / EXPORT)
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
             method = UNPRUNED if is_whole else INPUT
@@ -231,13 +195,6 @@ class _Pruner:
             config=settings.config,
             **facts,
         )
-
-    def _settled(self, model: Transformer) -> Transformer:
-        """The gates of a cut model as they are exported; a head whose fraction is 0 is removed with its gate."""
-        if self._evaluation != "fraction" or not model.gates():
-            return model
-        folded = fold_fractions(model)
-        return prune_heads(folded, HeadMask.keeping({}, folded))
 
     def _unpruned(self) -> Transformer | None:
         """What the speed of points is measured in turn with: the input without gates, if none of its heads is gone."""

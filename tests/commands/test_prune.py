@@ -157,15 +157,63 @@ def test_gates_as_fractions_are_folded(prune: Run, gated: Path) -> None:
     assert (logits(model) - logits(mask_heads(rounded, HeadMask.keeping(KEPT, rounded)))).abs().max() > 1e-3
 
 
-def test_a_head_whose_fraction_is_0_goes_although_the_budget_would_keep_it(prune: Run, gated: Path) -> None:
+def test_b3_a_head_whose_fraction_is_0_is_no_part_of_a_budget(prune: Run, gated: Path) -> None:
     places, _ = prune(f"export={gated}", "budgets=[5]", "gate_evaluation=fraction", "criterion=gate")
     record = Record.load(places[5])
     assert (record.state, record.settings["budget"], record.remaining_heads) == ("pruned", 5, 5)
     assert heads_of(places[5])["encoder.0.self"] == [0, 1], "its fraction is small but not 0"
-    places, _ = prune(f"export={gated}", "budgets=[6]", "gate_evaluation=fraction", "criterion=gate")
-    record = Record.load(places[6])
-    assert (record.state, record.settings["budget"], record.remaining_heads) == ("pruned", 6, 5)
-    assert heads_of(places[6])["decoder.0.self"] == [1]
+    places, _ = prune(f"export={gated}", "budgets=[4]", "gate_evaluation=fraction", "criterion=random", "output=other")
+    scored = json.loads(Path("other/scores-5-heads.json").read_text())["scores"]
+    assert list(scored["decoder.0.self"]) == ["1"] and Record.load("other/4-heads").remaining_heads == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "key"), [("budgets=[4,6]", "budgets"), ("shares=1", "shares")], ids=["budgets", "shares"]
+)
+def test_b3_a_budget_above_the_heads_that_count_is_told_at_once(
+    run: Run, folder: Path, gated: Path, wanted: str, key: str
+) -> None:
+    arguments = [f"export={gated}", wanted, "gate_evaluation=fraction", "criterion=gate", "output=run"]
+    assert run("prune", *arguments).refused() == (
+        f"prune-lab-prune: {key}: 6 heads, but of the 6 there are, 5 count with gate_evaluation=fraction "
+        "(the gates of the others are 0); allowed are whole numbers from 0 to 5"
+    )
+    assert list(folder.iterdir()) == []
+    kept = [f"export={gated}", wanted, "gate_evaluation=keep", "criterion=gate", "output=run"]
+    assert "of the 6 there are, 4 count with gate_evaluation=keep" in run("prune", *kept).refused()
+
+
+RECOVERY = ("trainer.max_steps=2", "scheduler.warmup_updates=0", "scheduler.decay_updates=1")
+STEPS = ("schedule=iterative", "schedule.step_share=0.1")
+
+
+def test_b3_fractions_recover_between_steps_and_budgets_stay_exact(prune: Run, gated: Path) -> None:
+    places, _ = prune(f"export={gated}", "budgets=[4,2]", "gate_evaluation=fraction", *STEPS, *RECOVERY)
+    for budget in (4, 2):
+        record = Record.load(places[budget])
+        assert record.remaining_heads == budget and not load_export(places[budget] / "export").gates()
+    assert record.settings["recovery_updates"] == 6 and len(list(Path("run").glob("scores-*"))) == 3
+
+
+def test_gates_that_are_scored_after_each_step_stay_and_train_until_the_export(prune: Run, gated: Path) -> None:
+    arguments = [f"export={gated}", "criterion=gate", *STEPS, *RECOVERY, "gates.learning_rate=0.1"]
+    places, _ = prune(*arguments, "budgets=[3,1]")
+    for budget in (3, 1):
+        record = Record.load(places[budget])
+        assert (record.remaining_heads, record.state, record.gate_evaluation) == (budget, "pruned", "round")
+        assert not load_export(places[budget] / "export").gates()
+    first, last = (json.loads(Path(f"run/scores-{count}-heads.json").read_text())["scores"] for count in (6, 2))
+    assert any(first[site][head] != value for site, heads in last.items() for head, value in heads.items())
+    places, _ = prune(f"export={gated}", "criterion=gate", *STEPS, "budgets=[1]", "gate_evaluation=fraction", "seed=2",
+                      "output=other")  # fmt: skip
+    assert Record.load("other/1-heads").remaining_heads == 1
+
+
+def test_gates_that_are_scored_after_a_recovery_can_be_no_fractions(run: Run, folder: Path, gated: Path) -> None:
+    arguments = [f"export={gated}", "criterion=gate", "budgets=[3]", "gate_evaluation=fraction", *STEPS, *RECOVERY]
+    message = run("prune", *arguments).refused()
+    assert message.startswith("prune-lab-prune: gate_evaluation: fraction, but criterion=gate scores gates anew")
+    assert list(folder.iterdir()) == []
 
 
 def test_gates_may_stay(prune: Run, gated: Path) -> None:
@@ -221,6 +269,26 @@ def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
     prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude")
     after = {path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file()}
     assert before.items() <= after.items() and Path("run/2-heads/record.json") in after
+
+
+def test_the_keep_rule_a_second_time_tells_what_is_there_and_does_nothing(
+    prune: Run, gated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first = prune(f"export={gated}", "budgets=auto")
+    for name in ("prune_to", "record_export"):
+        monkeypatch.setattr(f"prune_lab.study.prune.{name}", None)
+    _, second = prune(f"export={gated}", "budgets=auto")
+    assert second.out == first.out and second.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
+
+
+def test_an_input_that_lost_its_translations_is_measured_again(prune: Run, base: Path) -> None:
+    arguments = [f"export={base}", "criterion=magnitude"]
+    prune(*arguments, "budgets=[4]")
+    translations = Path("run/input/hypotheses.txt")
+    before = translations.read_bytes()
+    translations.unlink()
+    places, _ = prune(*arguments, "budgets=[4,2]")
+    assert translations.read_bytes() == before and Record.load(places[2]).significance is not None
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,12 @@ class Criterion(ABC):
     Attributes:
         name: the short name, the same as the file's.
         needs_batches: whether the scores are measured on text; the others take no batches (an empty list will do).
+        needs_gates: whether the scores are read from the gates of the model.
     """
 
     name: ClassVar[str]
     needs_batches: ClassVar[bool] = True
+    needs_gates: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:

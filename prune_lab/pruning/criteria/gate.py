@@ -29,6 +29,7 @@ class Gate(Criterion):
 
     name: ClassVar[str] = "gate"
     needs_batches: ClassVar[bool] = False
+    needs_gates: ClassVar[bool] = True
 
     def __init__(self, *, value: str = "p_open") -> None:
         if value not in VALUES:
