@@ -8,13 +8,12 @@ from prune_lab.heads import HeadScores
 from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import build_criterion
-from prune_lab.pruning.schedule import Iterative, OneShot, Schedule, prune_to
+from prune_lab.pruning.schedule import prune_to
 from prune_lab.pruning.selection import Selection
-from prune_lab.study.method import Method
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import score_on_text
-from prune_lab.training.fit import FitResult, Seeds
+from prune_lab.training.fit import FitResult
 
 if TYPE_CHECKING:
     from prune_lab.study.stages import Stages
@@ -36,7 +35,7 @@ class CriterionPoints:
     def make(self, point: Point) -> Made:
         """The model of a point: pruned from the base in one shot, or step by step from the point before it."""
         assert point.budget is not None
-        method, schedule = point.method, _schedule(point.method)
+        method, schedule = point.method, point.method.build_schedule()
         is_iterative = schedule.rescores
         start, updates_before = self._before(point, point.budget) if is_iterative else (self._stages.base_model(), 0)
         recovery = _Recovery(self._stages, point, self._updates(point, start, updates_before))
@@ -70,7 +69,7 @@ class CriterionPoints:
 
     def _updates(self, point: Point, start: Transformer, updates_before: int) -> list[int]:
         """Updates after each cut from `start` to the point: its share of all cuts down to the smallest budget."""
-        total, schedule = self._stages.setup.plan.tuning.total_updates, _schedule(point.method)
+        total, schedule = self._stages.setup.plan.tuning.total_updates, point.method.build_schedule()
         num_heads = sum(start.original_heads().values())
         targets, live = [], num_heads
         for target in self._stages.setup.plan.budgets_of(point.method) if schedule.rescores else [point.budget or 0]:
@@ -127,13 +126,9 @@ class _Recovery:
             place if num_heads == point.budget else place / f"{num_heads}heads",
             updates,
             round(updates * tuning.recovery_updates / tuning.total_updates),
-            Seeds.all(point.seed),
+            stages.setup.seeds_of(point.seed),
             f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
         )
         self.num_updates += updates
         self.result = result or self.result
         return recovered
-
-
-def _schedule(method: Method) -> Schedule:
-    return Iterative() if method.schedule == "iterative" else OneShot()

@@ -15,10 +15,11 @@ from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
 from prune_lab.pruning.criteria.random import LARGEST_SEED
 from prune_lab.pruning.criteria.registry import build_criterion
+from prune_lab.pruning.schedule import Iterative, OneShot, Schedule
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 
-SCHEDULES = ("one_shot", "iterative")
+SCHEDULES = (OneShot.name, Iterative.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,7 @@ class Method:
         criterion: short name of the importance criterion, for the others.
         options: of the criterion.
         schedule: `one_shot`, or `iterative`: scores anew before each step and goes on from one budget to the next.
+        step_share: of the heads that a step of `iterative` removes; that of `Iterative` when None.
         recovery: train after the cut, as long as the gates were. With `iterative` the updates are shared evenly among
             all cuts, so that the point with the fewest heads has trained as long as the points of other methods.
         budgets: heads to keep; those of the study when None.
@@ -82,6 +84,7 @@ class Method:
     criterion: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     schedule: str = "one_shot"
+    step_share: float | None = None
     recovery: bool = False
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
@@ -110,9 +113,19 @@ class Method:
         gate = build_gate(self.gates.get("name", "hard_concrete"), num_heads=1, options=self.gates.get("options") or {})
         return getattr(gate, "evaluation", None)
 
+    def build_schedule(self) -> Schedule:
+        """The sequence of budgets, for a criterion.
+
+        Raises:
+            ValueError: a step that is no share.
+        """
+        if self.schedule != Iterative.name:
+            return OneShot()
+        return Iterative() if self.step_share is None else Iterative(step_share=self.step_share)
+
     def _check_gates(self, where: str, gates: Any) -> None:
         check_keys(f"{where}.gates", gates, ("name", "kinds", "options"))
-        for key in ("criterion", "options", "recovery", "budgets"):
+        for key in ("criterion", "options", "recovery", "budgets", "step_share"):
             if getattr(self, key):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with a criterion, not with gates")
         kinds = gates.get("kinds", KINDS)
@@ -141,7 +154,10 @@ class Method:
             raise ValueError(f"{where}.recovery: {self.recovery!r}; allowed are true and false")
         if not isinstance(self.options, Mapping):
             raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
+        if self.step_share is not None and self.schedule != Iterative.name:
+            raise ValueError(f"{where}.step_share: {self.step_share!r}; allowed with schedule: {Iterative.name}")
         try:
+            self.build_schedule()
             build_criterion(self.criterion or "", **self.options)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error

@@ -16,6 +16,7 @@ from prune_lab.results.files import safe_name
 from prune_lab.study.method import Method, Tuning, check_keys, check_seeds, check_whole, fields_of
 
 _SHARES = ("shares",)
+VARIED = ("data", "dropout", "gates")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class Plan:
         tuning: training after the base.
         budgets: heads to keep, for methods that choose by a criterion.
         seeds: of methods without seeds of their own.
+        vary: what the seeds vary; the rest is as for the base.
         scoring_sentences: training sentences that criteria look at; None for all.
         selection: scope and floor.
         speed: lines, repeats and batch of the speed measurement; None for no measurement.
@@ -71,12 +73,16 @@ class Plan:
     tuning: Tuning
     budgets: tuple[int, ...] = ()
     seeds: tuple[int, ...] = (1,)
+    vary: tuple[str, ...] = VARIED
     scoring_sentences: int | None = None
     selection: dict[str, Any] = field(default_factory=dict)
     speed: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         check_seeds("study.seeds", self.seeds)
+        if not isinstance(self.vary, tuple) or not self.vary or not all(name in VARIED for name in self.vary):
+            shown = list(self.vary) if isinstance(self.vary, tuple) else self.vary
+            raise ValueError(f"study.vary: {shown!r}; allowed are lists of {', '.join(VARIED)}")
         if self.scoring_sentences is not None:
             check_whole("study.scoring_sentences", self.scoring_sentences, least=1)
         places: dict[str, Point] = {}
@@ -93,7 +99,8 @@ class Plan:
 
         Args:
             config: plain data with the keys of this class; `methods` maps names to the keys of `Method`. Beside
-                `budgets`, or in place of it, there may be `shares` of the heads, for the study and for each method.
+                `budgets`, or in place of it, there may be `shares` of the heads, for the study and for each method;
+                `vary` may be None for everything.
             heads: site -> heads of the unpruned model; budgets must be below their sum.
 
         Raises:
@@ -113,6 +120,7 @@ class Plan:
             if methods[-1].criterion is not None and not (settings["budgets"] or values["budgets"]):
                 raise ValueError(f"{where}: no budgets; set study.budgets, for instance [24,12], or study.shares")
         values["methods"] = tuple(methods)
+        values["vary"] = VARIED if values.get("vary") is None else values["vary"]
         values["tuning"] = Tuning(**fields_of(Tuning, values["tuning"], "study.tuning"))
         return cls(**values)
 

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.results.files import write_atomically
-from prune_lab.study.plan import Plan, Tuning
+from prune_lab.study.plan import VARIED, Plan, Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitSettings, Seeds, TrainingData
 from prune_lab.training.schedules import Trapezoid
@@ -46,7 +46,7 @@ class StudySetup:
         tokenizer: of all models of the study.
         model: configuration of the base model.
         base: how the base is trained.
-        base_seeds: its seeds.
+        base_seeds: its seeds, and those that the plan does not vary.
         decoding: how the test set is decoded.
         device: where models are scored and decoded.
         config: the full configuration, for records.
@@ -82,6 +82,11 @@ class StudySetup:
         text = self.splits.train
         encoded = EncodedCorpus.encode(self.tokenizer, text.pairs, text.line_numbers)
         return TrainingData(train=encoded, validation=self.splits.validation, scoring=ScoreSettings.of(self.splits))
+
+    def seeds_of(self, seed: int) -> Seeds:
+        """The seeds of a run after the base: what the plan varies is this seed, the rest as for the base."""
+        kept = {name: value for name, value in asdict(self.base_seeds).items() if name in VARIED}
+        return Seeds(**{**asdict(Seeds.all(seed)), **kept, **dict.fromkeys(self.plan.vary, seed)})
 
     def tuned(self, *, updates: int, decay_updates: int, keep: str) -> FitSettings:
         """How to go on training after the base.

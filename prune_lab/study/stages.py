@@ -6,6 +6,7 @@ not done again. What is evaluated is always the model loaded back from its expor
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -28,6 +29,8 @@ from prune_lab.study.plan import Point
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
+
+GATED = "gated"
 
 
 class Stages:
@@ -84,7 +87,7 @@ class Stages:
     def continued(self) -> Record:
         """Train the base on without pruning, for as long as the methods may; it is what they are compared with."""
         place, tuning = self.directory / "continued", self.setup.plan.tuning
-        seeds = Seeds.all(self.setup.plan.seeds[0])
+        seeds = self.setup.seeds_of(self.setup.plan.seeds[0])
 
         def make() -> Made:
             total, decay = tuning.total_updates, tuning.recovery_updates
@@ -96,19 +99,15 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
-        finished = _finished(self.place_of(point))
-        if finished is not None:
-            return finished
-        seeds = Seeds.all(point.seed)
         make = self._gated if point.budget is None else self._criterion_points.make
         return self._stage(
             self.place_of(point),
-            seeds,
+            self.setup.seeds_of(point.seed),
             lambda: make(point),
             method=point.method.name,
             label=point.label,
             gate_evaluation=point.method.gate_evaluation,
-            baseline=self._reference(),
+            baseline=self._reference,
             unpruned=self.directory / "continued" / EXPORT,
         )
 
@@ -125,7 +124,7 @@ class Stages:
     def _gated(self, point: Point) -> Made:
         """Train gates at one penalty weight, prune by the keep rule, and let the pruned model recover."""
         place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
-        seeds, as_fractions = Seeds.all(point.seed), method.gate_evaluation == "fraction"
+        seeds, as_fractions = self.setup.seeds_of(point.seed), method.gate_evaluation == "fraction"
         (pruned,) = prune_to(self._trained_gates(point), "auto", score=_no_scores, keep_gates=as_fractions)
         whole = fold_fractions(pruned.model) if as_fractions else pruned.model
         updates = tuning.recovery_updates
@@ -144,7 +143,7 @@ class Stages:
     def _trained_gates(self, point: Point) -> Transformer:
         """The base with trained gates, of which an export is kept while the point is not done."""
         place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
-        export = place / "gated"
+        export = place / GATED
         if (export / CONFIG).exists():
             try:
                 return load_export(export)
@@ -157,7 +156,7 @@ class Stages:
         model.add_gates(method.gates.get("name", "hard_concrete"), **options)
         penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
         settings = self.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
-        seeds = Seeds.all(point.seed)
+        seeds = self.setup.seeds_of(point.seed)
         self._fit(model, settings, place / "training", seeds, point.name, penalty).model.save_pretrained(export)
         return load_export(export)
 
@@ -211,9 +210,11 @@ class Stages:
         )
         for checkpoint in place.glob("**/*.ckpt"):
             checkpoint.unlink()
+        shutil.rmtree(place / GATED, ignore_errors=True)
         print(f"{place.name}: {result_line(record)}", flush=True)
         return record
 
+    @cached_property
     def _reference(self) -> list[str]:
         """Translations of the unpruned model that trained as long as the points."""
         text = (self.directory / "continued" / HYPOTHESES).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from prune_lab.pruning.surgery import fold_fractions, mask_heads
 from prune_lab.results.record import Record
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
+from prune_lab.training.fit import fit
 
 GRADIENT = {"criterion": "gradient"}
 # Gates of this method stay open over so few updates, and those of the other close at once.
@@ -189,6 +191,45 @@ def test_steps_go_on_from_one_budget_to_the_next(stages_of: Callable[..., Stages
     counts = {path.name for path in (stages.directory / "scores").iterdir()}
     assert counts == {f"steps-seed1-{count}heads.json" for count in (6, 5, 4, 3)}
     assert [record.settings["updates"] for record in (four, two)] == [4, 4]
+
+
+def test_a_method_sets_the_share_of_the_heads_that_a_step_removes(stages_of: Callable[..., Stages]) -> None:
+    stages = stages_of({"steps": {"criterion": "gradient", "schedule": "iterative", "step_share": 0.3}})
+    record = point_of(stages, 1)
+    assert record.settings["schedule"] == {"name": "iterative", "step_share": 0.3} and record.remaining_heads == 2
+    counts = {path.name for path in (stages.directory / "scores").iterdir()}
+    assert counts == {"steps-seed1-6heads.json", "steps-seed1-4heads.json"}, "two of six heads at a time"
+
+
+def test_seeds_vary_what_the_plan_says_and_the_rest_is_as_for_the_base(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = stages_of({"gates": {**OPEN, "seeds": [7]}}, vary=["gates"])
+    seeds = []
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        seeds.append(settings["seeds"])
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
+    record = point_of(stages)
+    assert record.seeds == {"model": 7, "data": 1, "dropout": 1, "gates": 7}
+    assert [asdict(used) for used in seeds] == [record.seeds, record.seeds], "gates, recovery"
+
+
+def test_a_point_that_is_done_keeps_no_copy_with_gates_and_is_not_looked_at_again(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = stages_of({"gates": OPEN})
+    point_of(stages)
+    place = stages.place_of(stages.setup.plan.points()[0])
+    assert (place / "training" / "gates.jsonl").is_file() and not (place / "gated").exists()
+    monkeypatch.setattr(stages, "_gated", None)
+    (place / "gated").mkdir()
+    capsys.readouterr()
+    point_of(stages)
+    assert capsys.readouterr().out.count("done before") == 1
+    assert (place / "gated").exists(), "an earlier release left it"
 
 
 def test_steps_share_the_updates_so_that_the_last_point_has_trained_as_long_as_others(
