@@ -164,6 +164,23 @@ def test_a_stored_tokenizer_is_taken(run: Run, folder: Path, settings: list[str]
     assert "nothing.json" in message and not (folder / "none").exists()
 
 
+def test_c11_an_export_works_after_the_vocabulary_it_was_trained_with_is_gone(
+    run: Run, folder: Path, settings: list[str], base: Path
+) -> None:
+    vocabulary = folder / "vocabulary.json"
+    shutil.copy(base / "export" / "tokenizer.json", vocabulary)
+    found = run("train", *settings, "tokenizer.path=vocabulary.json", "output=run")
+    assert found.status == 0, found.err
+    wanted = Tokenizer.load(vocabulary).hash
+    vocabulary.unlink()
+    shutil.move("run/export", "elsewhere")
+    shutil.rmtree("run")
+    assert load_export(folder / "elsewhere").tokenizer.hash == wanted  # type: ignore[union-attr]
+    found = run("translate", "export=elsewhere", "decoding.max_length_a=4", stdin=b"a b\n\nc\n")
+    assert found.status == 0, found.err
+    assert found.out.count("\n") == 3 and found.out.split("\n")[1] == ""
+
+
 def test_a_stored_tokenizer_with_two_vocabularies_gets_no_shared_embeddings(
     run: Run, folder: Path, settings: list[str], pairs: list[tuple[str, str]]
 ) -> None:
