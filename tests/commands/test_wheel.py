@@ -124,6 +124,36 @@ print(sum(name.startswith("prune_lab.") for name in sys.modules))
     assert int(python(code, tmp_path)) >= len(names)
 
 
+def test_a6_the_whole_flow_passes_without_transformers(tmp_path: Path, tiny: list[str], tiny_text: list[str]) -> None:
+    """Every command, in a process that cannot import it."""
+    text = [override for override in tiny_text if not override.startswith("validation_decoding")]
+    tuning = "study.tuning={updates: 2, recovery_updates: 1, learning_rate: 0.002}"
+    methods = [f"~study.methods.{name}" for name in ("gradient_recovery", "random")]
+    study = [*tiny, tuning, *methods, "study.methods.hard_concrete.weights=[0.1]", "study.budgets=[3]"]
+    commands = [
+        ["train", *tiny, "trainer.max_steps=2", "logger=csv", "output=base"],
+        ["train", *tiny, "trainer.max_steps=2", "logger=csv", "gates=hard_concrete", "penalty.weight=0.1",
+         "init_from=base", "output=gated"],
+        ["prune", *tiny_text, "export=base", "budgets=[3]", "training.max_tokens=600", "speed=null", "output=pruned"],
+        ["evaluate", *text, "export=pruned/3-heads", "speed=null", "output=evaluated"],
+        ["translate", "export=pruned/3-heads", "input=lines", "output=translations"],
+        ["study", *study, "training.average_decay=null", "study.speed=null", "output=study"],
+        ["report", "runs=[base,gated,pruned,evaluated,study]", "output=report"],
+    ]  # fmt: skip
+    (tmp_path / "lines").write_text("a b\n")
+    code = f"""
+import importlib, sys
+sys.modules["transformers"] = None
+for name, *arguments in {commands!r}:
+    sys.argv = [f"prune-lab-{{name}}", *arguments]
+    importlib.import_module(f"prune_lab.commands.{{name}}").main()
+"""
+    said = python(code, tmp_path)
+    assert said.splitlines()[-1] == "report: report/report.html"
+    for file in ("translations", "study/report.html", "study/points/gradient-3heads-seed1/export/model.safetensors"):
+        assert (tmp_path / file).is_file()
+
+
 def test_a_model_works_without_lightning_hydra_and_wandb(tiny_study: tuple[Path, str], tmp_path: Path) -> None:
     """It loads, runs, translates, is pruned, scored and saved in a process that cannot import them."""
     code = f"""
