@@ -279,9 +279,7 @@ def test_hub_data_sets_are_read_by_split_and_column(hub_directory: Path) -> None
     with pytest.raises(ValueError, match="no column 'fr'; it has id, translation.de, translation.en"):
         _ = load_splits({**config, "target_language": "fr"}).train
     with pytest.raises(ValueError, match="data set .*nothing.* cannot be loaded") as error:
-        HubDataset(
-            dataset=str(hub_directory / "nothing"), split="train", source_column="en", target_column="de"
-        ).read()
+        HubDataset(dataset=str(hub_directory / "nothing"), split="train", source_column="en", target_column="de").read()
     message_of(error)
 
 
