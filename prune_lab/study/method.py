@@ -158,9 +158,14 @@ class Method:
             raise ValueError(f"{where}.step_share: {self.step_share!r}; allowed with schedule: {Iterative.name}")
         try:
             self.build_schedule()
-            build_criterion(self.criterion or "", **self.options)
+            built = build_criterion(self.criterion or "", **self.options)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
+        if built.needs_gates:
+            raise ValueError(
+                f"{where}.criterion: {self.criterion}, but the base of a study has no gates; allowed are criteria that "
+                "need none, or gates with weights"
+            )
 
 
 def fields_of(kind: type, values: Any, where: str, also: Sequence[str] = ()) -> dict[str, Any]:

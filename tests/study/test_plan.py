@@ -125,6 +125,7 @@ WRONG = [
     (gates(gates={"options": {"gamma": 0.1}}), "study.methods.m: gates.gamma: 0.1; allowed are numbers below 0"),
     (gates(gates={"options": {"beta": 1}}), "study.methods.m: gates.options of hard_concrete"),
     (gates(penalty_warmup_updates=-1), "study.methods.m.penalty_warmup_updates: -1; allowed are whole"),
+    (criterion(criterion="gate"), "study.methods.m.criterion: gate, but the base of a study has no gates; allowed"),
     (criterion(criterion="gradients"), "study.methods.m: criterion: 'gradients' is unknown; allowed are"),
     (criterion(options={"absolut": 1}), "study.methods.m: criterion.absolut: unknown for gradient"),
     (criterion(weights=[1]), "study.methods.m.weights: (1,); allowed with gates, not with a criterion"),
