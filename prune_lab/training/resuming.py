@@ -24,8 +24,8 @@ def checkpoint_to_go_on_from(
         decoding: of validation.
 
     Raises:
-        ValueError: it is of another model, it was validated with another search, or training would end with it although
-            it was never validated.
+        ValueError: it is of another model, training would go on from it with another search of its validation, or end
+            with it although it was never validated.
         DamagedFileError: it cannot be read.
     """
     path = directory / LAST
@@ -34,7 +34,7 @@ def checkpoint_to_go_on_from(
     content = own_checkpoint(directory, LAST)
     check_resumable(content, model, path)
     state, update = validation_state(content), content["global_step"]
-    if state["best_bleu"] is not None and state["search"] != decoding.search:
+    if max_steps > update and state["best_bleu"] is not None and state["search"] != decoding.search:
         raise ValueError(
             f"validation_decoding: {decoding.search}, but {path} was validated with {state['search']}, whose "
             f"BLEU is another number; allowed is {state['search']}"

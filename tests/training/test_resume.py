@@ -188,7 +188,7 @@ def test_a_run_can_be_made_longer(task, train, tmp_path):
 def test_c2_bleu_of_another_search_is_not_joined(task, train, straight):
     message = "^validation_decoding: beam 2, but .*last.ckpt was validated with greedy, whose .* allowed is greedy$"
     with pytest.raises(ValueError, match=message):
-        train(model_of(task), straight[1], **RUN, validation_decoding=DecodingOptions(beam_size=2))
+        train(model_of(task), straight[1], **{**RUN, "max_steps": 50}, validation_decoding=DecodingOptions(beam_size=2))
 
 
 def test_notes_of_a_run_without_a_checkpoint_are_dropped(task, train, tmp_path):
