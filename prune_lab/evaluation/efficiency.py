@@ -6,10 +6,9 @@ models. Speed is always measured; nothing here is computed from a number of head
 
 from __future__ import annotations
 
-import math
 import statistics
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,12 +16,8 @@ import torch
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.environment import device_name
 from prune_lab.evaluation.generate import MAX_SENTENCES, Translations, translate_lines
+from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
 from prune_lab.model.transformer import Transformer
-
-# Fewer pairs of passes have no interval of their median worth the name.
-MIN_PAIRS = 5
-# With 5 pairs the extremes are the interval of 94 % confidence; beyond 7 it gets narrower than they are.
-_CONFIDENCE = 0.9
 
 
 def measure_decoding(
@@ -70,15 +65,12 @@ def measure_decoding(
     models = [model]
     if unpruned is not None and repeats >= MIN_PAIRS and not have_same_shapes(model, unpruned):
         models.append(unpruned)
-    passes: list[list[float]] = [[] for _ in models]
     found: dict[int, Translations] = {}
-    for number in range(warm_up + repeats):
-        # Every other pair begins with the other model: what speeds up or slows down within a pair favours neither.
-        for index in range(len(models)) if number % 2 == 0 else reversed(range(len(models))):
-            start = time.perf_counter()
-            found[index] = translate_lines(models[index], lines, options, max_sentences=max_sentences)
-            if number >= warm_up:
-                passes[index].append(time.perf_counter() - start)
+
+    def translate(index: int) -> None:
+        found[index] = translate_lines(models[index], lines, options, max_sentences=max_sentences)
+
+    passes = time_in_turn([partial(translate, index) for index in range(len(models))], warm_up=warm_up, repeats=repeats)
     seconds, translations = passes[0], found[0]
     num_sentences, num_tokens = len(lines), sum(translations.target_lengths)
     slowest, median, fastest = max(seconds), statistics.median(seconds), min(seconds)
@@ -102,7 +94,7 @@ def measure_decoding(
     }
     if len(models) > 1:
         speed["ratio"] = {
-            **_ratio(seconds, passes[1]),
+            **speed_ratio(seconds, passes[1]),
             "sentences_per_second": num_sentences / statistics.median(passes[1]),
             "target_length": sum(found[1].target_lengths) / num_sentences,
         }
@@ -113,27 +105,3 @@ def have_same_shapes(model: Transformer, other: Transformer) -> bool:
     """Whether all weights of two models have the same shapes, so that both compute the same operations."""
     shapes = [[parameter.shape for parameter in each.parameters()] for each in (model, other)]
     return shapes[0] == shapes[1]
-
-
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    """Speed over speed of each pair of passes, from their seconds: the median, and the interval of the median.
-
-    The interval is of order statistics, which need no assumption about noise: the median lies below the k-th smallest
-    of n values only if k - 1 of them or fewer are below it, n fair coins.
-    """
-    ratios = sorted(unpruned / pruned for pruned, unpruned in zip(ours, theirs, strict=True))
-    num_pairs, rank = len(ratios), 1
-    while _coverage(num_pairs, rank + 1) >= _CONFIDENCE:
-        rank += 1
-    return {
-        "median": statistics.median(ratios),
-        "low": ratios[rank - 1],
-        "high": ratios[num_pairs - rank],
-        "confidence": _coverage(num_pairs, rank),
-        "pairs": num_pairs,
-    }
-
-
-def _coverage(num_values: int, rank: int) -> float:
-    """Probability that the median lies between the values of this rank from either end."""
-    return 1 - 2 * sum(math.comb(num_values, below) for below in range(rank)) / 2**num_values

@@ -1,7 +1,4 @@
-"""What Lightning trains: one call is one update, whatever the accumulation and the number of processes.
-
-Shapes: B batch, S source length, T target length, N real target tokens, D model width.
-"""
+"""What Lightning trains: one call is one update, whatever the accumulation and the number of processes."""
 
 from __future__ import annotations
 
@@ -14,13 +11,11 @@ import torch
 from torch import Tensor
 
 from prune_lab.attention.products import products_in
-from prune_lab.data.batching import Batch
 from prune_lab.data.datamodule import Window
 from prune_lab.gates.penalty import L0Penalty, expected_open
-from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
-from prune_lab.training.loss import token_cross_entropy
+from prune_lab.training.batch_loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state
@@ -77,10 +72,8 @@ class TranslationModule(pl.LightningModule):
         parameter_groups(model, gate_learning_rate=gate_learning_rate)  # What cannot be trained is told now.
         self._penalty = penalty
         self._gate_learning_rate = gate_learning_rate
-        self._label_smoothing, self._clip_norm, self._log_every = label_smoothing, clip_norm, log_every
-        self._training_pass = (
-            model.hidden if compile_options is None else torch.compile(model.hidden, **compile_options)
-        )
+        self._clip_norm, self._log_every = clip_norm, log_every
+        self.loss = BatchLoss(model, label_smoothing=label_smoothing, compile_options=compile_options)
         self._parts = BatchParts(model, self.loss, parts) if parts > 1 else None
         self._gradient_norm: Tensor | None = None
         self._random: dict[str, Any] | None = None
@@ -149,19 +142,6 @@ class TranslationModule(pl.LightningModule):
         scaler = getattr(self.trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             scaler.unscale_(optimizer)
-
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The training loss and the plain negative log-likelihood of a batch, both summed over its N target tokens."""
-        seen = Observation()
-        hidden_of = self._training_pass if self.model.training else self.model.hidden
-        hidden = hidden_of(batch.source_ids, batch.target_ids[:, :-1], seen=seen)
-        gold = batch.target_ids[:, 1:]
-        real = gold != self.model.config.pad_id
-        targets = gold[real]
-        loss, nll = token_cross_entropy(hidden[real], self.model.output_weight, targets, self._label_smoothing)
-        for auxiliary in seen.auxiliary_losses.values():
-            loss = loss + auxiliary * len(targets)
-        return loss, nll
 
     def _unsynchronised(self, accumulating: bool) -> Any:
         no_sync = getattr(self.trainer.strategy.model, "no_sync", None)

@@ -8,7 +8,7 @@ import pytest
 
 from prune_lab import HeadMask, prune_heads
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation import efficiency
+from prune_lab.evaluation import efficiency, timing
 from prune_lab.evaluation.efficiency import measure_decoding
 from prune_lab.evaluation.environment import processor
 from prune_lab.model.transformer import Transformer
@@ -25,7 +25,7 @@ def test_a8_a_speed_states_what_it_was_measured_with(
 ) -> None:
     # The start of a pass to warm up, then passes of 4, 1 and 2 seconds.
     clock = iter([0, 10, 14, 20, 21, 30, 32])
-    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     lines = ["", *(source for source, _ in pairs[:12])]
     speed = measure_decoding(text_model(), lines, OPTIONS, max_sentences=5, repeats=3, warm_up=1, num_lines=8)
     assert speed["sentences_per_second"] == 8 / 2
@@ -72,7 +72,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Transformer, int],
         return SimpleNamespace(source_lengths=[5] * len(lines), target_lengths=[4] * len(lines))
 
     monkeypatch.setattr(efficiency, "translate_lines", translate)
-    monkeypatch.setattr(efficiency.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     return order
 
 

@@ -1,0 +1,70 @@
+"""Floating-point operations of a pass, all of them and those inside attention blocks.
+
+Shapes: B batch, H heads, T query positions, S key positions, K head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from prune_lab.model.transformer import Transformer
+
+
+class Flops(NamedTuple):
+    """Multiplications and additions of matrix products, counted as two; padding and masked positions are counted.
+
+    Attributes:
+        total: of everything.
+        attention: inside attention blocks (projections, scores, weighted sums), in forward passes.
+    """
+
+    total: int
+    attention: int
+
+
+def count_flops(model: Transformer, run: Callable[[], Any]) -> Flops:
+    """Counts what `run` computes with a model (`torch.utils.flop_counter`), in this thread.
+
+    Args:
+        model: whose attention blocks are told apart.
+        run: called once.
+    """
+    with FlopCounterMode(display=False, custom_mapping=_OWN) as counter, _at_sites(model, counter) as inside:
+        run()
+    return Flops(counter.get_total_flops(), sum(inside))
+
+
+@contextmanager
+def _at_sites(model: Transformer, counter: FlopCounterMode) -> Iterator[list[int]]:
+    """Collects what is counted between the start and the end of a site's pass."""
+    found: list[int] = []
+    starts: list[int] = []
+    handles = []
+    for site in model.attention_sites().values():
+        handles.append(site.register_forward_pre_hook(lambda *_: starts.append(counter.get_total_flops())))
+        handles.append(site.register_forward_hook(lambda *_: found.append(counter.get_total_flops() - starts.pop())))
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_flop_count(query, key, value)
+
+
+def _backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    return sdpa_backward_flop_count(gradient, query, key, value)
+
+
+# The counter of torch 2.13 does not know the fused attention of the CPU. Mappings are given the shapes.
+_OWN = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _forward,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
+}
