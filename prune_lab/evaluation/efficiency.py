@@ -1,107 +1,235 @@
-"""Decoding speed with its spread, and beside that of the unpruned model, measured in turn in the same process.
+"""What models cost: speed of training, encoding and decoding, time in attention blocks, memory, FLOPs and size.
 
-What else a machine does changes from minute to minute, so two speeds that were measured apart say little about two
-models. Speed is always measured; nothing here is computed from a number of heads.
+Models are measured in turn, so that what else the machine does is in all of them; the first of several is what the
+others are compared with. Speed is always measured; nothing here is computed from a number of heads.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
-from prune_lab.decoding.options import DecodingOptions
+from prune_lab.data.batching import Batch
+from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
+from prune_lab.evaluation.attention_time import attention_clock
 from prune_lab.evaluation.environment import device_name
-from prune_lab.evaluation.generate import MAX_SENTENCES, Translations, translate_lines
+from prune_lab.evaluation.flops import count_flops
+from prune_lab.evaluation.generate import Translations, source_batches, translate_lines
+from prune_lab.evaluation.memory import peak_memory
 from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
+from prune_lab.evaluation.training_pass import TrainingPass
 from prune_lab.model.transformer import Transformer
 
 
-def measure_decoding(
-    model: Transformer,
-    lines: Sequence[str],
-    options: DecodingOptions,
-    *,
-    max_sentences: int = MAX_SENTENCES,
-    repeats: int = 5,
-    warm_up: int = 1,
-    num_lines: int | None = None,
-    unpruned: Transformer | None = None,
-) -> dict[str, Any]:
-    """Translates the same lines several times, from text to text.
+@dataclass(frozen=True, kw_only=True)
+class EfficiencySettings:
+    """What is measured, and how often.
 
-    With an unpruned model beside it the two take turns, and each pair of passes gives a ratio of their speeds, which
-    what else the machine does leaves alone. Models of the same shapes get no ratio: none of them is faster.
+    Attributes:
+        decoding: how to search; its beam size is replaced by each of `beam_sizes`.
+        beam_sizes: of decoding, 1 for greedy search.
+        batch_sizes: most sentences of a batch, for encoding and decoding.
+        training: arguments of `TrainingPass`; None leaves training out.
+        warm_up: rounds that are not timed.
+        repeats: rounds that are.
+    """
+
+    decoding: DecodingOptions = DEFAULT_DECODING
+    beam_sizes: Sequence[int] = (1, 5)
+    batch_sizes: Sequence[int] = (1, 16, 64)
+    training: dict[str, Any] | None = field(default_factory=dict)
+    warm_up: int = 1
+    repeats: int = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One kind of speed, of all models.
+
+    Attributes:
+        what: `training`, `attention`, `encoding` or `decoding`.
+        setting: batch size and beam size, where there are such.
+        unit: of the speeds.
+        models: for each model `median`, `low` and `high` (slowest and fastest round), and `ratio` to the first model
+            (see `speed_ratio`) where there are enough rounds; for decoding also `tokens_per_second` and
+            `target_length`.
+    """
+
+    what: str
+    setting: dict[str, int]
+    unit: str
+    models: list[dict[str, Any]]
+
+
+def measure_efficiency(
+    models: Sequence[Transformer],
+    lines: Sequence[str],
+    batches: Sequence[Batch],
+    settings: EfficiencySettings,
+    say: Callable[[str], None] = lambda text: None,
+) -> dict[str, Any]:
+    """Measures models on one device.
 
     Args:
-        model: with its tokenizer, on its device.
-        lines: source text; blank lines are left out.
-        options: how to search.
-        max_sentences: most sentences of a batch.
-        repeats: passes that are timed.
-        warm_up: passes before them.
-        num_lines: only so many of the lines, from the first; all when None.
-        unpruned: what the model was made from, with its tokenizer, on the same device; no ratio when None or with fewer
-            than 5 repeats.
+        models: of one tokenizer; left as they are.
+        lines: source text to encode and decode.
+        batches: for training, and for time and FLOPs of teacher-forced passes.
+        settings: what and how often.
+        say: is told what is measured next.
 
     Returns:
-        what a record keeps: sentences and tokens per second (medians of the passes), their spread ([slowest, fastest]
-        pass), and what they were measured with: device, type, threads, batch, mean lengths in tokens, passes. With an
-        unpruned model also `ratio`: median of speed over unpruned speed and its interval (`low`, `high`, `confidence`),
-        `pairs`, and the unpruned model's own `sentences_per_second` and `target_length`.
-
-    Raises:
-        ValueError: no line with text, or a number out of range.
+        `conditions` (device, type, threads, rounds, amounts), `models` (parameters, FLOPs and memory of each) and
+        `series` (see `Series`).
     """
-    for name, value, least in (("repeats", repeats, 1), ("warm_up", warm_up, 0), ("num_lines", num_lines, 1)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise ValueError(f"speed.{name}: {value!r}; allowed are whole numbers from {least}")
-    lines = [line for line in lines if line.strip()][:num_lines]
-    if not lines:
-        raise ValueError("speed: no line with text to translate; at least one is needed")
-    models = [model]
-    if unpruned is not None and repeats >= MIN_PAIRS and not have_same_shapes(model, unpruned):
-        models.append(unpruned)
-    found: dict[int, Translations] = {}
-
-    def translate(index: int) -> None:
-        found[index] = translate_lines(models[index], lines, options, max_sentences=max_sentences)
-
-    passes = time_in_turn([partial(translate, index) for index in range(len(models))], warm_up=warm_up, repeats=repeats)
-    seconds, translations = passes[0], found[0]
-    num_sentences, num_tokens = len(lines), sum(translations.target_lengths)
-    slowest, median, fastest = max(seconds), statistics.median(seconds), min(seconds)
-    weight = model.output_weight
-    speed = {
-        "sentences_per_second": num_sentences / median,
-        "spread": [num_sentences / slowest, num_sentences / fastest],
-        "tokens_per_second": num_tokens / median,
-        "tokens_spread": [num_tokens / slowest, num_tokens / fastest],
-        "device": str(weight.device),
-        "device_name": device_name(weight.device),
+    meter = _Meter(models, lines, batches, settings)
+    device, weight = meter.device, models[0].output_weight
+    say("FLOPs and memory")
+    costs = [meter.cost(model) for model in models]
+    series = []
+    for what, measure in meter.plan():
+        say(what)
+        series.append(dataclasses.asdict(measure()))
+    conditions = {
+        "device": str(device),
+        "device_name": device_name(device),
         "dtype": str(weight.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
-        "batch_size": max_sentences,
-        "beam_size": options.beam_size,
-        "num_sentences": num_sentences,
-        "source_length": sum(translations.source_lengths) / num_sentences,
-        "target_length": num_tokens / num_sentences,
-        "warm_up": warm_up,
-        "repeats": repeats,
+        "warm_up": settings.warm_up,
+        "repeats": settings.repeats,
+        "num_lines": len(lines),
+        "num_batches": len(batches),
+        "num_sentences": sum(batch.num_sentences for batch in batches),
+        "num_target_tokens": sum(batch.num_target_tokens for batch in batches),
     }
-    if len(models) > 1:
-        speed["ratio"] = {
-            **speed_ratio(seconds, passes[1]),
-            "sentences_per_second": num_sentences / statistics.median(passes[1]),
-            "target_length": sum(found[1].target_lengths) / num_sentences,
+    return {"conditions": conditions, "models": costs, "series": series}
+
+
+class _Meter:
+    """Measures models in turn."""
+
+    def __init__(
+        self,
+        models: Sequence[Transformer],
+        lines: Sequence[str],
+        batches: Sequence[Batch],
+        settings: EfficiencySettings,
+    ) -> None:
+        self.device = models[0].output_weight.device
+        self._models, self._lines, self._settings = models, lines, settings
+        tokenizer = models[0].tokenizer
+        if tokenizer is None:
+            raise ValueError("the models have no tokenizer; speed is measured on text")
+        self._sources = tokenizer.encode_sources(lines)
+        self._batches = [batch.to(self.device) for batch in batches]
+
+    def plan(self) -> list[tuple[str, Callable[[], Series]]]:
+        """What there is to measure, each with its name for people."""
+        settings = self._settings
+        sizes = settings.batch_sizes
+        return [
+            *([("training", self._training)] if settings.training is not None else []),
+            ("attention blocks", self._attention),
+            *((f"encoding, batch {size}", partial(self._encoding, size)) for size in sizes),
+            *(
+                (f"decoding, beam {beam_size}, batch {size}", partial(self._decoding, beam_size, size))
+                for beam_size in settings.beam_sizes
+                for size in sizes
+            ),
+        ]
+
+    def cost(self, model: Transformer) -> dict[str, Any]:
+        """What needs no clock."""
+        flops = count_flops(model, lambda: self._forward(model))
+        cost: dict[str, Any] = {
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "flops": flops.total,
+            "attention_flops": flops.attention,
         }
-    return speed
+        if self._settings.training is not None:
+            largest = max(self._batches, key=lambda batch: batch.source_ids.numel() + batch.target_ids.numel())
+            # Parts of a batch that are computed at once take as much as the whole.
+            update = TrainingPass(model, [largest], **{**self._settings.training, "parts": 1})
+            update()  # the optimiser makes its state
+            cost["training_memory"] = peak_memory(update, self.device)
+        return cost
 
+    def _training(self) -> Series:
+        passes = [TrainingPass(model, self._batches, **(self._settings.training or {})) for model in self._models]
+        seconds = self._timed(passes)
+        speeds = self._speeds(passes[0].num_target_tokens, seconds)
+        return Series(what="training", setting={}, unit="target tokens/s", models=speeds)
 
-def have_same_shapes(model: Transformer, other: Transformer) -> bool:
-    """Whether all weights of two models have the same shapes, so that both compute the same operations."""
-    shapes = [[parameter.shape for parameter in each.parameters()] for each in (model, other)]
-    return shapes[0] == shapes[1]
+    def _attention(self) -> Series:
+        """The time inside attention blocks alone, of teacher-forced passes over the batches."""
+        seconds: list[list[float]] = [[] for _ in self._models]
+        with ExitStack() as stack:
+            clocks = [stack.enter_context(attention_clock(model, self._wait)) for model in self._models]
+
+            def forward(index: int) -> None:
+                self._forward(self._models[index])
+                seconds[index].append(clocks[index]())
+
+            self._timed(self._each(forward))
+        timed = [each[self._settings.warm_up :] for each in seconds]
+        return Series(what="attention", setting={}, unit="batches/s", models=self._speeds(len(self._batches), timed))
+
+    def _encoding(self, batch_size: int) -> Series:
+        @torch.inference_mode()
+        def encode(index: int) -> None:
+            model = self._models[index]
+            for _, source_ids in source_batches(model, self._sources, batch_size):
+                model.encode(source_ids)
+
+        speeds = self._speeds(len(self._lines), self._timed(self._each(encode)))
+        return Series(what="encoding", setting={"batch_size": batch_size}, unit="sentences/s", models=speeds)
+
+    def _decoding(self, beam_size: int, batch_size: int) -> Series:
+        options = dataclasses.replace(self._settings.decoding, beam_size=beam_size)
+        found: dict[int, Translations] = {}
+
+        def translate(index: int) -> None:
+            found[index] = translate_lines(self._models[index], self._lines, options, max_sentences=batch_size)
+
+        speeds = self._speeds(len(self._lines), self._timed(self._each(translate)))
+        for index, speed in enumerate(speeds):
+            speed["target_length"] = sum(found[index].target_lengths) / len(self._lines)
+            speed["tokens_per_second"] = speed["median"] * speed["target_length"]
+        setting = {"beam_size": beam_size, "batch_size": batch_size}
+        return Series(what="decoding", setting=setting, unit="sentences/s", models=speeds)
+
+    def _forward(self, model: Transformer) -> None:
+        with torch.inference_mode():
+            for batch in self._batches:
+                model(batch.source_ids, batch.target_ids[:, :-1])
+
+    def _each(self, function: Callable[[int], None]) -> list[Callable[[], None]]:
+        return [partial(function, index) for index in range(len(self._models))]
+
+    def _timed(self, functions: Sequence[Callable[[], Any]]) -> list[list[float]]:
+        settings = self._settings
+        return time_in_turn(functions, warm_up=settings.warm_up, repeats=settings.repeats, wait=self._wait)
+
+    def _wait(self) -> None:
+        if self.device.type != "cpu":
+            torch.accelerator.synchronize(self.device)
+
+    def _speeds(self, amount: int, seconds: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+        """Speeds from the seconds that an amount took each model, by round."""
+        speeds: list[dict[str, Any]] = []
+        for taken in seconds:
+            speed: dict[str, Any] = {
+                "median": amount / statistics.median(taken),
+                "low": amount / max(taken),
+                "high": amount / min(taken),
+            }
+            if len(taken) >= MIN_PAIRS and speeds:
+                speed["ratio"] = speed_ratio(taken, seconds[0])
+            speeds.append(speed)
+        return speeds

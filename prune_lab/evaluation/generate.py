@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from prune_lab.data.tokenizer import EOS_ID, Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
-from prune_lab.decoding.result import Hypotheses
 from prune_lab.evaluation.device import choose_device
 from prune_lab.model.fitting import check_model, check_tokenizer
 from prune_lab.model.transformer import Transformer
@@ -96,8 +96,10 @@ def translate_lines(
         _warn_of_cut([index + first_line for index in cut], limit)
 
     texts, scores, target_lengths = [""] * len(lines), [0.0] * len(lines), [0] * len(lines)
-    for batch in _batches([len(ids) for ids in sources], max_sentences, max_padded_tokens):
-        found = _search(model, [sources[index] for index in batch], options)
+    for batch, source_ids in source_batches(model, sources, max_sentences, max_padded_tokens):
+        # Validation inside mixed-precision training must find what a later evaluation finds.
+        with torch.autocast(source_ids.device.type, enabled=False):
+            found = model.search(source_ids, options)
         for index, ids, score in zip(batch, found.ids, found.scores, strict=True):
             # The line is a line of a file: nothing in it may end it.
             texts[index] = tokenizer.decode_target(ids).replace("\n", " ").replace("\r", " ")
@@ -220,6 +222,30 @@ def _warn_of_cut(numbers: list[int], limit: int) -> None:
     warnings.warn(f"{which} cut to the first {limit} source tokens", UserWarning, stacklevel=3)
 
 
+def source_batches(
+    model: Transformer,
+    sources: Sequence[list[int]],
+    max_sentences: int = MAX_SENTENCES,
+    max_padded_tokens: int = MAX_PADDED_TOKENS,
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Sentences of similar length together, longest first; blank ones (the end mark alone) are in none.
+
+    Args:
+        model: whose padding mark and device are used.
+        sources: ids of each sentence, end mark last.
+        max_sentences: most sentences of a batch.
+        max_padded_tokens: most rows x longest source of a batch; a longer sentence is a batch of its own.
+
+    Yields:
+        the indices of a batch's sentences, and their ids [B, S].
+    """
+    pad_id, device = model.config.pad_id, model.source_table.weight.device
+    for batch in _batches([len(ids) for ids in sources], max_sentences, max_padded_tokens):
+        longest = len(sources[batch[0]])
+        rows = [sources[index] + [pad_id] * (longest - len(sources[index])) for index in batch]
+        yield batch, torch.tensor(rows, device=device)
+
+
 def _batches(lengths: Sequence[int], max_sentences: int, max_padded_tokens: int) -> Iterator[list[int]]:
     """Indices of the sentences of each batch, longest first; blank ones (the end mark alone) are in none."""
     batch: list[int] = []
@@ -232,12 +258,3 @@ def _batches(lengths: Sequence[int], max_sentences: int, max_padded_tokens: int)
         batch.append(index)
     if batch:
         yield batch
-
-
-def _search(model: Transformer, sources: list[list[int]], options: DecodingOptions) -> Hypotheses:
-    longest, pad_id = max(map(len, sources)), model.config.pad_id
-    device = model.source_table.weight.device
-    source_ids = torch.tensor([ids + [pad_id] * (longest - len(ids)) for ids in sources], device=device)
-    # Validation inside mixed-precision training must find what a later evaluation finds.
-    with torch.autocast(device.type, enabled=False):
-        return model.search(source_ids, options)

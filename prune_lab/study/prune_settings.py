@@ -38,7 +38,7 @@ class PruneSettings:
         recovery: training after each cut, or None.
         report_split: what the records are about; None for no records.
         decoding: how that split is decoded.
-        speed: see `prune_lab.evaluation.efficiency.measure_decoding`; None for no measurement.
+        speed: see `prune_lab.evaluation.decoding_speed.measure_decoding`; None for no measurement.
         seed: of the run.
         seeds: of the recovery.
         base_hash: hash of the weights of the base model, for records.

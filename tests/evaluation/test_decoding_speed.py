@@ -8,8 +8,8 @@ import pytest
 
 from prune_lab import HeadMask, prune_heads
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation import efficiency, timing
-from prune_lab.evaluation.efficiency import measure_decoding
+from prune_lab.evaluation import decoding_speed, timing
+from prune_lab.evaluation.decoding_speed import measure_decoding
 from prune_lab.evaluation.environment import processor
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.record import Record
@@ -45,13 +45,13 @@ def test_a8_every_pass_translates_the_same_lines(
     text_model: Build, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[list[str]] = []
-    translate = efficiency.translate_lines
+    translate = decoding_speed.translate_lines
 
     def watched(model: Transformer, lines: list[str], *rest: Any, **settings: Any) -> Any:
         passes.append(lines)
         return translate(model, lines, *rest, **settings)
 
-    monkeypatch.setattr(efficiency, "translate_lines", watched)
+    monkeypatch.setattr(decoding_speed, "translate_lines", watched)
     measure_decoding(text_model(), [source for source, _ in pairs[:3]], OPTIONS, repeats=2, warm_up=2)
     assert len(passes) == 4 and all(lines == passes[0] for lines in passes)
 
@@ -71,7 +71,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Transformer, int],
         order.append(model)
         return SimpleNamespace(source_lengths=[5] * len(lines), target_lengths=[4] * len(lines))
 
-    monkeypatch.setattr(efficiency, "translate_lines", translate)
+    monkeypatch.setattr(decoding_speed, "translate_lines", translate)
     monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
     return order
 
