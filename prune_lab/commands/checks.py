@@ -18,7 +18,7 @@ REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
 _LARGEST_SEED = 2**64 - 1  # of torch
 _CONSTANT = "fixed"  # the gates that do not learn, at which no penalty can pull
-_MOST_THREADS = 1024
+MOST_THREADS = 1024
 _TIMES = ("weeks", "days", "hours", "minutes", "seconds")
 # Settings of the training that must be numbers; what range they may have, the training says itself.
 _NUMBERS = ("label_smoothing", "clip_norm", "average_decay", "dropout")
@@ -46,11 +46,7 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
     """Seeds, scoring, both ways of decoding, and the types of what the training is told."""
     from prune_lab.evaluation.scoring import bleu_metric
 
-    whole_number(config["training"]["max_tokens"], "training.max_tokens")
-    whole_number(config["training"].get("parts", 1), "training.parts", at_most=_MOST_THREADS)
-    for name in _NUMBERS:
-        if name not in _NULLABLE or config["training"][name] is not None:
-            check_number(config["training"][name], f"training.{name}")
+    check_training(config["training"])
     check_number(config["gates"]["learning_rate"], "gates.learning_rate")
     check_time(config["trainer"].get("max_time"), "trainer.max_time")
     check_seed(config["seed"], "seed")
@@ -61,6 +57,15 @@ def check_run(config: Mapping[str, Any], splits: Splits) -> None:
     bleu_metric(tokenize=splits.score_tokenize)
     decoding_options(config["decoding"])
     decoding_options(config["validation_decoding"], "validation_decoding")
+
+
+def check_training(config: Mapping[str, Any]) -> None:
+    """The types of what the training is told."""
+    whole_number(config["max_tokens"], "training.max_tokens")
+    whole_number(config.get("parts", 1), "training.parts", at_most=MOST_THREADS)
+    for name in _NUMBERS:
+        if name not in _NULLABLE or config[name] is not None:
+            check_number(config[name], f"training.{name}")
 
 
 def check_number(value: Any, key: str) -> None:

@@ -10,7 +10,7 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,24 +27,28 @@ from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
 from prune_lab.evaluation.training_pass import TrainingPass
 from prune_lab.model.transformer import Transformer
 
+KINDS = ("training", "attention", "encoding", "decoding")
+
 
 @dataclass(frozen=True, kw_only=True)
 class EfficiencySettings:
     """What is measured, and how often.
 
     Attributes:
+        kinds: what is timed, of `KINDS`.
         decoding: how to search; its beam size is replaced by each of `beam_sizes`.
         beam_sizes: of decoding, 1 for greedy search.
         batch_sizes: most sentences of a batch, for encoding and decoding.
-        training: arguments of `TrainingPass`; None leaves training out.
+        training: arguments of `TrainingPass`.
         warm_up: rounds that are not timed.
         repeats: rounds that are.
     """
 
+    training: dict[str, Any]
+    kinds: Sequence[str] = KINDS
     decoding: DecodingOptions = DEFAULT_DECODING
     beam_sizes: Sequence[int] = (1, 5)
     batch_sizes: Sequence[int] = (1, 16, 64)
-    training: dict[str, Any] | None = field(default_factory=dict)
     warm_up: int = 1
     repeats: int = 5
 
@@ -133,16 +137,17 @@ class _Meter:
         """What there is to measure, each with its name for people."""
         settings = self._settings
         sizes = settings.batch_sizes
-        return [
-            *([("training", self._training)] if settings.training is not None else []),
-            ("attention blocks", self._attention),
-            *((f"encoding, batch {size}", partial(self._encoding, size)) for size in sizes),
-            *(
+        plan: dict[str, list[tuple[str, Callable[[], Series]]]] = {
+            "training": [("training", self._training)],
+            "attention": [("attention blocks", self._attention)],
+            "encoding": [(f"encoding, batch {size}", partial(self._encoding, size)) for size in sizes],
+            "decoding": [
                 (f"decoding, beam {beam_size}, batch {size}", partial(self._decoding, beam_size, size))
                 for beam_size in settings.beam_sizes
                 for size in sizes
-            ),
-        ]
+            ],
+        }
+        return [each for kind in KINDS if kind in settings.kinds for each in plan[kind]]
 
     def cost(self, model: Transformer) -> dict[str, Any]:
         """What needs no clock."""
@@ -152,7 +157,7 @@ class _Meter:
             "flops": flops.total,
             "attention_flops": flops.attention,
         }
-        if self._settings.training is not None:
+        if "training" in self._settings.kinds:
             largest = max(self._batches, key=lambda batch: batch.source_ids.numel() + batch.target_ids.numel())
             # Parts of a batch that are computed at once take as much as the whole.
             update = TrainingPass(model, [largest], **{**self._settings.training, "parts": 1})
@@ -161,7 +166,7 @@ class _Meter:
         return cost
 
     def _training(self) -> Series:
-        passes = [TrainingPass(model, self._batches, **(self._settings.training or {})) for model in self._models]
+        passes = [TrainingPass(model, self._batches, **self._settings.training) for model in self._models]
         seconds = self._timed(passes)
         speeds = self._speeds(passes[0].num_target_tokens, seconds)
         return Series(what="training", setting={}, unit="target tokens/s", models=speeds)

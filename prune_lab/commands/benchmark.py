@@ -1,0 +1,140 @@
+"""prune-lab-benchmark: what exports cost, measured in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prune_lab.commands import build, checks
+from prune_lab.commands.entry import command
+from prune_lab.commands.logs import log
+from prune_lab.commands.settings import decoding_options, model_source, whole_number
+from prune_lab.data.kinds import SPLITS
+from prune_lab.data.splits import load_splits
+
+if TYPE_CHECKING:
+    from prune_lab.data.batching import Batch
+    from prune_lab.evaluation.efficiency import EfficiencySettings
+    from prune_lab.model.transformer import Transformer
+
+KINDS = ("training", "attention", "encoding", "decoding")
+_LEAST = {"num_lines": 1, "num_batches": 1, "warm_up": 0, "repeats": 1}
+
+
+def check(config: dict[str, Any]) -> None:
+    """Files and settings, before torch is imported."""
+    splits = load_splits(config["data"])
+    if config["split"] not in SPLITS:
+        raise ValueError(f"split: {config['split']!r}; allowed are {', '.join(SPLITS)}")
+    checks.check_available(splits, ("train", config["split"]), "a benchmark")
+    for source in exports(config):
+        model_source(source, "exports")
+    unknown = [kind for kind in config["measure"] if kind not in KINDS]
+    if unknown or not config["measure"]:
+        raise ValueError(f"measure: {unknown or config['measure']}; allowed are lists of {', '.join(KINDS)}")
+    for key in ("beam_sizes", "batch_sizes"):
+        if not config[key]:
+            raise ValueError(f"{key}: {config[key]}; allowed is a list of whole numbers, [1,16]")
+        for size in config[key]:
+            whole_number(size, key)
+    for key, least in _LEAST.items():
+        whole_number(config[key], key, at_least=least)
+    if config["threads"] is not None:
+        whole_number(config["threads"], "threads", at_most=checks.MOST_THREADS)
+    checks.check_training(config["training"])
+    decoding_options(config["decoding"])
+
+
+def exports(config: dict[str, Any]) -> list[str]:
+    """The models under the key `exports`: a list, or a single one."""
+    given = config["exports"]
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list) or not listed or not all(isinstance(source, str) for source in listed):
+        raise ValueError(f"exports: {given!r}; allowed is a list of exports, exports=[DIR,DIR]")
+    return listed
+
+
+def run(config: dict[str, Any], directory: Path) -> None:
+    """Measures, writes the results and prints the table."""
+    import torch
+
+    from prune_lab.evaluation.device import choose_device
+    from prune_lab.evaluation.efficiency import measure_efficiency
+    from prune_lab.results.benchmark import benchmark_text, write_benchmark
+
+    device = choose_device(config["device"])
+    if config["threads"] is not None:
+        torch.set_num_threads(config["threads"])
+    splits = build.read_splits(config, ("train", config["split"]))
+    loaded = [load(source) for source in exports(config)]
+    found = measure_efficiency(
+        [model.to(device) for model, _ in loaded],
+        [line for line in getattr(splits, config["split"]).sources if line.strip()][: config["num_lines"]],
+        batches(loaded[0][0], splits.train.pairs, config),
+        settings(config),
+        log.info,
+    )
+    for facts, (_, of_export) in zip(found["models"], loaded, strict=True):
+        facts.update(of_export)
+    found["conditions"]["data"] = f"{splits.name}, {config['split']}"
+    write_benchmark(found, directory)
+    print(benchmark_text(found))
+    print(f"results: {directory}")
+
+
+def load(source: str) -> tuple[Transformer, dict[str, Any]]:
+    """A model, and what is said of it besides what is measured."""
+    from prune_lab.evaluation.evaluate import model_facts
+    from prune_lab.model.storage import WEIGHTS
+    from prune_lab.training.checkpoint import load_model
+
+    found = model_source(source, "exports")
+    model = load_model(found)
+    if model.tokenizer is None:
+        raise ValueError(f"exports={source}: it has no tokenizer.json; speed is measured on text")
+    facts = model_facts(model, Path(found) / WEIGHTS if Path(found).is_dir() else None)
+    if facts["state"] == "masked":
+        raise ValueError(f"exports={source}: heads are closed, not gone; a smaller model comes from prune-lab-prune")
+    return model, {"export": source, **facts}
+
+
+def batches(model: Transformer, pairs: Sequence[tuple[str, str]], config: dict[str, Any]) -> list[Batch]:
+    """Batches of the training text, evenly over its lengths."""
+    import numpy as np
+
+    from prune_lab.data.batching import EncodedCorpus, token_budget_batches
+
+    assert model.tokenizer is not None
+    corpus = EncodedCorpus.encode(model.tokenizer, pairs)
+    groups = token_budget_batches(corpus.source_lengths, corpus.target_lengths, config["training"]["max_tokens"])
+    count = min(config["num_batches"], len(groups))
+    chosen = (
+        np.linspace(0, len(groups) - 1, count + 2)[1:-1].round().astype(int) if count < len(groups) else range(count)
+    )
+    return [corpus.batch(groups[number]) for number in chosen]
+
+
+def settings(config: dict[str, Any]) -> EfficiencySettings:
+    """What is measured."""
+    from prune_lab.attention.products import products_here
+    from prune_lab.evaluation.efficiency import EfficiencySettings
+
+    training = config["training"]
+    names = ("label_smoothing", "clip_norm", "parts", "compile_options")
+    return EfficiencySettings(
+        decoding=decoding_options(config["decoding"]),
+        kinds=config["measure"],
+        beam_sizes=config["beam_sizes"],
+        batch_sizes=config["batch_sizes"],
+        training={
+            "optimizer": build.build_optimizer(config),
+            "products": products_here(training["products"]),
+            **{name: training[name] for name in names},
+        },
+        warm_up=config["warm_up"],
+        repeats=config["repeats"],
+    )
+
+
+main = command("benchmark", run, check=check)

@@ -1,0 +1,149 @@
+"""The results of a benchmark: files, and a table for the terminal.
+
+What is written is what `prune_lab.evaluation.efficiency.measure_efficiency` found, with the heads, the export and the
+file size of each model.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from prune_lab.results.benchmark_plot import speed_by_heads
+from prune_lab.results.canvas import save_figure
+from prune_lab.results.files import json_text, write_atomically
+from prune_lab.results.speed import NO_CHANGE
+
+_NAME_WIDTH = 26
+_SIZES = (("parameters", "parameters"), ("file_bytes", "file, bytes"), ("flops", "FLOPs, forward"))
+
+
+def write_benchmark(found: Mapping[str, Any], directory: str | os.PathLike[str]) -> None:
+    """Writes `benchmark.json`, `benchmark.csv`, and where there is something to compare `speed.png` and `speed.pdf`."""
+    directory = Path(directory)
+    write_atomically(directory / "benchmark.json", json_text(found))
+    write_atomically(directory / "benchmark.csv", _csv(found))
+    figure = speed_by_heads(found)
+    if figure is not None:
+        for suffix in ("png", "pdf"):
+            save_figure(figure, directory / f"speed.{suffix}")
+
+
+def benchmark_text(found: Mapping[str, Any]) -> str:
+    """The same for people, in lines of at most 80 columns: conditions, then each kind of figure, model by model."""
+    models, names = found["models"], model_names(found["models"])
+    blocks = ["\n".join(_conditions(found["conditions"]))]
+    for series in found["series"]:
+        lines = [_line(name, _speed(speed)) for name, speed in zip(names, series["models"], strict=True)]
+        blocks.append("\n".join([f"{title_of(series)} [{series['unit']}]", *lines]))
+    for key, title in _SIZES:
+        if all(model.get(key) is not None for model in models):
+            lines = [_line(name, _size(model[key], models[0][key])) for name, model in zip(names, models, strict=True)]
+            blocks.append("\n".join([title, *lines]))
+    if all("training_memory" in model for model in models):
+        lines = [
+            _line(name, f"{model['training_memory'] / 2**20:.0f}") for name, model in zip(names, models, strict=True)
+        ]
+        blocks.append("\n".join(["peak memory of a training step [MiB]", *lines]))
+    savings = list(_savings(found, names))
+    if savings:
+        blocks.append("\n".join(["attention blocks: saved of their FLOPs, and of their time", *savings]))
+    return "\n\n".join(blocks)
+
+
+def title_of(series: Mapping[str, Any]) -> str:
+    """`decoding, beam 5, batch 64`."""
+    names = {"beam_size": "beam", "batch_size": "batch"}
+    what = "attention blocks" if series["what"] == "attention" else str(series["what"])
+    return ", ".join([what, *(f"{names.get(key, key)} {value}" for key, value in series["setting"].items())])
+
+
+def model_names(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Short names that tell models apart: their heads, and where these are the same also their exports."""
+    names = [f"{model['remaining_heads']} of {model['total_heads']} heads" for model in models]
+    return [
+        name if names.count(name) == 1 else f"{name}, {_short(model['export'])}"
+        for name, model in zip(names, models, strict=True)
+    ]
+
+
+def _short(export: str) -> str:
+    parts = [part for part in Path(export).parts if part not in ("export", "/")]
+    return "/".join(parts[-2:]) or export
+
+
+def _conditions(conditions: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{conditions['data']}; {conditions['device']}: {conditions['device_name']}"
+    yield (
+        f"{conditions['dtype']}, {conditions['threads']} threads; {conditions['repeats']} rounds in turn after "
+        f"{conditions['warm_up']}: median (slowest to fastest)"
+    )
+    yield (
+        f"{conditions['num_lines']} lines; {conditions['num_batches']} batches of {conditions['num_sentences']} pairs, "
+        f"{conditions['num_target_tokens']} target tokens"
+    )
+
+
+def _line(name: str, text: str) -> str:
+    shown = name if len(name) <= _NAME_WIDTH else f"...{name[3 - _NAME_WIDTH :]}"
+    return f"  {shown:{_NAME_WIDTH}} {text}"
+
+
+def _speed(speed: Mapping[str, Any]) -> str:
+    text = f"{speed['median']:,.4g} ({speed['low']:,.4g} to {speed['high']:,.4g})"
+    return f"{text:28} {ratio_text(speed)}".rstrip()
+
+
+def ratio_text(speed: Mapping[str, Any]) -> str:
+    """`x1.12 (1.05 to 1.20)`, or that there is no measurable change; empty without a ratio."""
+    ratio = speed.get("ratio")
+    if ratio is None:
+        return ""
+    if ratio["low"] <= 1 <= ratio["high"]:
+        return f"{NO_CHANGE} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    return f"x{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+
+
+def _size(value: int, of_first: int) -> str:
+    return f"{value:,}" if value == of_first else f"{f'{value:,}':28} x{value / of_first:.2f}"
+
+
+def _savings(found: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:
+    """Of models with fewer operations in attention blocks than the first: what of that shows as time."""
+    first = found["models"][0]
+    for series in found["series"]:
+        if series["what"] != "attention":
+            continue
+        for name, model, speed in zip(names, found["models"], series["models"], strict=True):
+            saving = 1 - model["attention_flops"] / first["attention_flops"] if first["attention_flops"] else 0.0
+            if saving > 0 and "ratio" in speed:
+                in_time = 1 - 1 / speed["ratio"]["median"]
+                yield _line(
+                    name, f"{100 * saving:.0f} %, {100 * in_time:.0f} %: {100 * in_time / saving:.0f} % realised"
+                )
+
+
+def _csv(found: Mapping[str, Any]) -> str:
+    """One row for each model and kind of speed."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = ["what", "beam_size", "batch_size", "unit", "export", "state", "remaining_heads", "total_heads"]
+    numbers = ["median", "low", "high", "ratio", "ratio_low", "ratio_high", "tokens_per_second", "target_length"]
+    facts = ["parameters", "file_bytes", "flops", "attention_flops", "training_memory"]
+    writer.writerow([*columns, *numbers, *facts])
+    for series in found["series"]:
+        for model, speed in zip(found["models"], series["models"], strict=True):
+            ratio = speed.get("ratio") or {}
+            flat = {
+                **speed,
+                "ratio": ratio.get("median"),
+                "ratio_low": ratio.get("low"),
+                "ratio_high": ratio.get("high"),
+            }
+            row = {**model, **series, **series["setting"], **flat}
+            writer.writerow([row.get(name) for name in (*columns, *numbers, *facts)])
+    return text.getvalue()
