@@ -31,6 +31,7 @@ class TrainingPass:
         compile_options: arguments of `torch.compile`, or None.
 
     Attributes:
+        model: the copy that is trained.
         num_target_tokens: real tokens to predict in all batches.
     """
 
@@ -47,16 +48,16 @@ class TrainingPass:
         parts: int = 1,
         compile_options: dict[str, Any] | None = None,
     ) -> None:
-        self._model = model.copy().train()
+        self.model = model.copy().train()
         device = model.output_weight.device
         self._batches = [batch.to(device) for batch in batches]
         self.num_target_tokens = sum(batch.num_target_tokens for batch in self._batches)
-        self._optimizer = optimizer(parameter_groups(self._model, gate_learning_rate=0.05))
-        gates = {id(parameter) for parameter in gate_parameters(self._model)}
-        self._clipped = [p for p in self._model.parameters() if p.requires_grad and id(p) not in gates]
+        self._optimizer = optimizer(parameter_groups(self.model, gate_learning_rate=0.05))
+        gates = {id(parameter) for parameter in gate_parameters(self.model)}
+        self._clipped = [p for p in self.model.parameters() if p.requires_grad and id(p) not in gates]
         self._penalty, self._clip_norm, self._products = penalty, clip_norm, products
-        loss = BatchLoss(self._model, label_smoothing=label_smoothing, compile_options=compile_options)
-        self._loss = BatchParts(self._model, loss, parts) if parts > 1 else loss
+        loss = BatchLoss(self.model, label_smoothing=label_smoothing, compile_options=compile_options)
+        self._loss = BatchParts(self.model, loss, parts) if parts > 1 else loss
 
     def __call__(self) -> None:
         """Makes an update with each batch."""
@@ -70,7 +71,7 @@ class TrainingPass:
             loss, _ = self._loss(batch)
         loss = loss / batch.num_target_tokens
         if self._penalty is not None:
-            loss = loss + self._penalty(self._model, number)
+            loss = loss + self._penalty(self.model, number)
         loss.backward()
         if self._clip_norm:
             torch.nn.utils.clip_grad_norm_(self._clipped, self._clip_norm, foreach=True)

@@ -94,17 +94,25 @@ def _line(name: str, text: str) -> str:
 
 
 def _speed(speed: Mapping[str, Any]) -> str:
-    text = f"{speed['median']:,.4g} ({speed['low']:,.4g} to {speed['high']:,.4g})"
-    return f"{text:28} {ratio_text(speed)}".rstrip()
+    median, low, high = (_figure(speed[name]) for name in ("median", "low", "high"))
+    text = f"{median} ({low} to {high})"
+    return f"{text:28} {_ratio(speed)}".rstrip()
 
 
-def ratio_text(speed: Mapping[str, Any]) -> str:
-    """`x1.12 (1.05 to 1.20)`, or that there is no measurable change; empty without a ratio."""
+def _figure(value: float) -> str:
+    """Three digits or more: 0.123, 45.6, 789, 12.3k."""
+    if value >= 10_000:
+        return f"{value / 1000:,.1f}k"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _ratio(speed: Mapping[str, Any]) -> str:
+    """`x1.12 (1.05 to 1.20)`, or that nothing changed measurably; empty without a ratio."""
     ratio = speed.get("ratio")
     if ratio is None:
         return ""
     if ratio["low"] <= 1 <= ratio["high"]:
-        return f"{NO_CHANGE} ({ratio['low']:.2f} to {ratio['high']:.2f})"
+        return NO_CHANGE
     return f"x{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 

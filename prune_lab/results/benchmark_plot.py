@@ -40,11 +40,9 @@ def speed_by_heads(found: Mapping[str, Any], theme: Theme = LIGHT) -> Figure | N
         handles = [Line2D([], [], linestyle="none", marker="*", markersize=13, color=theme.text, label="first model")]
         for index, each in enumerate(series):
             colour = theme.methods[index % len(theme.methods)]
-            points = sorted(
-                (model["remaining_heads"], speed.get("ratio") or {"median": 1, "low": 1, "high": 1})
-                for model, speed in zip(models, each["models"], strict=True)
-            )
-            heads, ratios = [head for head, _ in points], [ratio for _, ratio in points]
+            points = sorted(zip(models, each["models"], strict=True), key=lambda pair: pair[0]["remaining_heads"])
+            heads = [model["remaining_heads"] for model, _ in points]
+            ratios = [speed.get("ratio") or {"median": 1, "low": 1, "high": 1} for _, speed in points]
             style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 6}
             axis.errorbar(
                 heads,

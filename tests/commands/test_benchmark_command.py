@@ -1,0 +1,73 @@
+"""prune-lab-benchmark: from exports to a table, and what it refuses."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def arguments(tiny: list[str], tiny_study: tuple[Path, str]) -> list[str]:
+    """A benchmark of seconds."""
+    data = [text for text in tiny if text.startswith("data")]
+    sizes = ["num_lines=4", "num_batches=1", "batch_sizes=[2]", "beam_sizes=[1,2]", "training.max_tokens=100"]
+    base, pruned = tiny_study[0] / "base", tiny_study[0] / "points" / "gradient-2heads-seed1" / "export"
+    return [*data, *sizes, f"exports=[{base},{pruned}]", "output=run", "repeats=5", "decoding.max_length_a=3"]
+
+
+def test_a_benchmark_of_two_exports(run: Run, arguments: list[str], folder: Path) -> None:
+    done = run("benchmark", *arguments)
+    assert done.status == 0, done.err
+    files = {"benchmark.json", "benchmark.csv", "speed.png", "speed.pdf", "benchmark.yaml"}
+    assert files <= {path.name for path in (folder / "run").iterdir()}
+    found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
+    assert [model["remaining_heads"] for model in found["models"]] == [6, 2]
+    whole, pruned = (model["file_bytes"] for model in found["models"])
+    assert pruned < whole
+    assert [series["what"] for series in found["series"]] == ["training", "attention", "encoding", *["decoding"] * 2]
+    assert found["conditions"]["num_lines"] == 4 and found["conditions"]["data"] == "synthetic, test"
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert "decoding, beam 2, batch 2 [sentences/s]" in done.out and "realised" in done.out
+    assert "encoding, batch 2" in done.err
+
+
+def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
+    done = run("benchmark", *arguments, f"exports={tiny_study[0] / 'base'}", "measure=[encoding]", "threads=1")
+    assert done.status == 0, done.err
+    found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
+    assert [series["what"] for series in found["series"]] == ["encoding"]
+    assert found["conditions"]["threads"] == 1 and not (folder / "run" / "speed.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("exports=[]", "exports: []; allowed is a list of exports, exports=[DIR,DIR]"),
+        ("exports=[nowhere]", "exports=nowhere: no such directory; an export holds config.json and model.safetensors"),
+        ("measure=[speed]", "measure: ['speed']; allowed are lists of training, attention, encoding, decoding"),
+        ("measure=[]", "measure: []; allowed are lists of training, attention, encoding, decoding"),
+        ("beam_sizes=[0]", "beam_sizes: 0; allowed are whole numbers from 1"),
+        ("batch_sizes=[]", "batch_sizes: []; allowed is a list of whole numbers, [1,16]"),
+        ("batch_sizes=3", "batch_sizes: 3; allowed are lists, such as [1,2]"),
+        ("repeats=0", "repeats: 0; allowed are whole numbers from 1"),
+        ("num_batches=x", "num_batches: 'x'; allowed are whole numbers from 1"),
+        ("threads=0", "threads: 0; allowed are whole numbers from 1"),
+        ("split=dev", "split: 'dev'; allowed are train, validation, test"),
+        ("device=tpu9", "device: 'tpu9'; allowed here are auto, cpu"),
+        ("training.clip_norm=much", "training.clip_norm: 'much'; allowed are numbers"),
+    ],
+)
+def test_wrong_input(run: Run, arguments: list[str], folder: Path, override: str, message: str) -> None:
+    assert run("benchmark", *arguments, override).refused() == f"prune-lab-benchmark: {message}"
+    assert not (folder / "run").exists()
+
+
+def test_masked_models_are_refused(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
+    """A model with closed gates takes as long as the whole one: its speed says nothing about its heads."""
+    gated = tiny_study[0] / "points" / "closing-w9-seed1" / "gated"
+    message = run("benchmark", *arguments, f"exports=[{gated}]").refused()
+    assert message.endswith("heads are closed, not gone; a smaller model comes from prune-lab-prune")

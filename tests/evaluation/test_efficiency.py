@@ -1,0 +1,118 @@
+"""A8 for several models: what is measured, how often, in which order, and what is said of it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from prune_lab import HeadMask, prune_heads
+from prune_lab.data.batching import EncodedCorpus
+from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation import efficiency, timing
+from prune_lab.evaluation.efficiency import EfficiencySettings, measure_efficiency
+from prune_lab.evaluation.timing import time_in_turn
+from prune_lab.model.transformer import Transformer
+
+Build = Callable[..., Transformer]
+Pairs = list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def models(text_model: Build) -> list[Transformer]:
+    """Whole, and with one head a site."""
+    whole = text_model()
+    return [whole, prune_heads(whole, HeadMask.removing({site: [0, 1, 2] for site in whole.sites()}, whole))]
+
+
+def measured(models: list[Transformer], pairs: Pairs, say: Any = print, **settings: Any) -> dict[str, Any]:
+    assert models[0].tokenizer is not None
+    corpus = EncodedCorpus.encode(models[0].tokenizer, pairs)
+    batches = [corpus.batch(range(6)), corpus.batch(range(6, 14))]
+    fixed = {
+        "training": {"optimizer": partial(torch.optim.Adam, lr=1e-3)},
+        "decoding": DecodingOptions(max_length_a=4, max_length_b=0),
+        "beam_sizes": [1, 2],
+        "batch_sizes": [2, 5],
+    }
+    lines = [source for source, _ in pairs[:7]]
+    return measure_efficiency(models, lines, batches, EfficiencySettings(**{**fixed, **settings}), say)
+
+
+def test_everything_is_measured_and_stated(models: list[Transformer], pairs: Pairs) -> None:
+    said: list[str] = []
+    found = measured(models, pairs, said.append, repeats=5, warm_up=0)
+    kinds = ["training", "attention", *["encoding"] * 2, *["decoding"] * 4]
+    assert [series["what"] for series in found["series"]] == kinds and len(said) == 1 + len(kinds)
+    assert [series["setting"] for series in found["series"][-4:]] == [
+        {"beam_size": beam, "batch_size": batch} for beam in (1, 2) for batch in (2, 5)
+    ]
+    for series in found["series"]:
+        for speed in series["models"]:
+            assert 0 < speed["low"] <= speed["median"] <= speed["high"]
+        ratios = [speed.get("ratio") for speed in series["models"]]
+        assert ratios[0] is None and ratios[1]["pairs"] == 5 and ratios[1]["low"] <= ratios[1]["high"]
+    conditions = found["conditions"]
+    assert (conditions["device"], conditions["dtype"], conditions["repeats"], conditions["warm_up"]) == (
+        *("cpu", "float32"),
+        *(5, 0),
+    )
+    assert (conditions["num_lines"], conditions["num_batches"], conditions["num_sentences"]) == (7, 2, 14)
+    whole, pruned = found["models"]
+    assert whole["parameters"] == sum(parameter.numel() for parameter in models[0].parameters())
+    for name in ("parameters", "flops", "attention_flops", "training_memory"):
+        assert 0 < pruned[name] < whole[name], name
+    assert pruned["attention_flops"] == pytest.approx(whole["attention_flops"] / 4)
+
+
+def test_speeds_are_amounts_over_seconds(
+    models: list[Transformer], pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock runs by 2 seconds for each pass of the first model and by 1 for each of the second."""
+
+    def in_turn(functions: list[Callable[[], Any]], **settings: Any) -> list[list[float]]:
+        for function in functions:
+            function()
+        return [[2.0] * 5, [1.0] * 5]
+
+    monkeypatch.setattr(efficiency, "time_in_turn", in_turn)
+    found = measured(models, pairs, kinds=["training", "encoding", "decoding"])
+    num_tokens = found["conditions"]["num_target_tokens"]
+    assert [speed["median"] for speed in found["series"][0]["models"]] == [num_tokens / 2, num_tokens]
+    for series in found["series"][1:]:
+        assert [speed["median"] for speed in series["models"]] == [7 / 2, 7]
+        assert series["models"][1]["ratio"]["median"] == 2
+    for speed in found["series"][-1]["models"]:
+        assert speed["tokens_per_second"] == speed["median"] * speed["target_length"] <= 4 * speed["median"]
+
+
+def test_only_what_is_asked_for(models: list[Transformer], pairs: Pairs) -> None:
+    found = measured(models[:1], pairs, kinds=["encoding"], repeats=1)
+    assert {series["what"] for series in found["series"]} == {"encoding"}
+    assert "training_memory" not in found["models"][0]
+    assert all("ratio" not in series["models"][0] for series in found["series"])
+
+
+def test_functions_take_turns_from_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, order = [0.0], []
+
+    def work(name: str, seconds: float) -> None:
+        order.append(name)
+        now[0] += seconds
+
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    waits: list[None] = []
+    found = time_in_turn(
+        [partial(work, "a", 1.0), partial(work, "b", 2.0), partial(work, "c", 3.0)],
+        warm_up=1,
+        repeats=2,
+        wait=lambda: waits.append(None),
+    )
+    assert "".join(order) == "abc" + "cba" + "abc"
+    assert found == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]] and len(waits) == 18
+
+
+def test_models_need_a_tokenizer(small_model: Build, pairs: Pairs, models: list[Transformer]) -> None:
+    with pytest.raises(ValueError, match="no tokenizer; speed is measured on text"):
+        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training={}))
