@@ -56,14 +56,18 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=exact) if need_weight else None
         with torch.autocast(device, enabled=False):
             matrix = weight.to(product)
+            average = weight.to(exact).mean(dim=0) if smoothing else None
             for start in range(0, len(hidden), _CHUNK):
                 chunk = slice(start, start + _CHUNK)
                 rows = hidden[chunk].to(product)
                 logits = (rows @ matrix.T).to(exact)
-                sums = _sums_and_gradient(logits, targets[chunk, None], smoothing, need_hidden or need_weight)
+                mean = None if average is None else hidden[chunk].to(exact) @ average
+                sums, probabilities = _sums_and_probabilities(logits, targets[chunk], mean, smoothing)
                 loss += sums[0]
                 nll += sums[1]
-                gradient = logits.to(product)
+                if not need_hidden and not need_weight:
+                    continue
+                gradient = _gradient(probabilities, targets[chunk], smoothing).to(product)
                 if grad_hidden is not None:
                     grad_hidden[chunk] = gradient @ matrix
                 if grad_weight is None:
@@ -88,21 +92,31 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         )
 
 
-def _sums_and_gradient(logits: Tensor, targets: Tensor, smoothing: float, need_gradient: bool) -> tuple[Tensor, Tensor]:
-    """The smoothed loss and the plain negative log-likelihood of logits [N, V], both summed.
+def _sums_and_probabilities(
+    logits: Tensor, targets: Tensor, mean: Tensor | None, smoothing: float
+) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """The smoothed loss and the plain negative log-likelihood of logits [N, V], both summed, and softmax(logits).
 
-    The loss is sum_v q_v (lse - z_v) with q = (1 - smoothing) onehot + smoothing / V. Its gradient, softmax(z) - q,
-    takes the place of the logits.
+    The loss is sum_v q_v (lse - z_v) with q = (1 - smoothing) onehot + smoothing / V. The largest probability of a row
+    is exp(z - lse) of its largest logit, and never so small that its logarithm would be inexact.
+
+    Args:
+        logits: on the CPU the probabilities take their place.
+        targets: [N].
+        mean: of the logits over V [N], which the spread part needs; None without one.
+        smoothing: share of the spread part.
     """
-    top = logits.amax(dim=1, keepdim=True)
-    picked = logits.gather(1, targets)
-    mean = logits.mean(dim=1, keepdim=True) if smoothing else picked
-    total = logits.sub_(top).exp_().sum(dim=1, keepdim=True)
-    normaliser = total.log() + top
-    if need_gradient:
-        logits.div_(total)
-        if smoothing:
-            logits.sub_(smoothing / logits.shape[1])
-        logits.scatter_add_(1, targets, torch.full_like(top, smoothing - 1))
-    loss = (normaliser - (1 - smoothing) * picked - smoothing * mean).sum()
-    return loss, (normaliser - picked).sum()
+    top, picked = logits.amax(dim=1), logits.gather(1, targets[:, None])[:, 0]
+    in_place = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+    probabilities = torch.softmax(logits, dim=1, out=logits) if in_place else torch.softmax(logits, dim=1)
+    normaliser = top - probabilities.amax(dim=1).log()
+    spread = smoothing * mean if mean is not None else 0.0
+    loss = (normaliser - (1 - smoothing) * picked - spread).sum()
+    return (loss, (normaliser - picked).sum()), probabilities
+
+
+def _gradient(probabilities: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """softmax(z) - q [N, V], the gradient of the loss by the logits, in place of the probabilities."""
+    if smoothing:
+        probabilities.sub_(smoothing / probabilities.shape[1])
+    return probabilities.scatter_add_(1, targets[:, None], probabilities.new_full((len(targets), 1), smoothing - 1))
