@@ -1,0 +1,130 @@
+"""Training updates of prune_lab and of other toolkits, in turn: target tokens per second, and their ratios.
+
+    python tests/benchmarks/training.py --data DIR [--size tiny] [--rounds 5] [--threads 2]
+
+DIR holds Multi30k. The same batches, sizes and vocabulary for all; see `peers.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import peers
+import torch
+from in_turn import time_processes
+from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, tokenizer_of, training_batches
+
+from prune_lab.data.tokenizer import Tokenizer
+from prune_lab.evaluation.flops import count_flops
+from prune_lab.evaluation.timing import speed_ratio
+from prune_lab.evaluation.training_pass import TrainingPass
+from prune_lab.model.transformer import Transformer
+from prune_lab.training.allocator import keep_freed_memory
+
+UPDATES = {"joeynmt": peers.joeynmt_update, "marian": peers.marian_update, "nn.Transformer": peers.torch_update}
+
+
+def build_peer(name: str, size: str, data: str, tokenizer: str, number: int, threads: int) -> Callable[[], Any]:
+    """The updates of a toolkit, in its process."""
+    torch.set_num_threads(threads)
+    words = Tokenizer.load(tokenizer)
+    batches = training_batches(Path(data), words, number)
+    return peers.passes(UPDATES[name](SIZES[size], words.source_vocab_size), batches)
+
+
+def build_own(
+    size: str, data: str, tokenizer: str, number: int, threads: int, products: str, parts: int
+) -> Callable[[], Any]:
+    """Updates as `prune-lab-train` makes them."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    words = Tokenizer.load(tokenizer)
+    model = Transformer(SIZES[size].config(words.source_vocab_size, DROPOUT))
+    return TrainingPass(
+        model,
+        training_batches(Path(data), words, number),
+        optimizer=partial(torch.optim.Adam, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True),
+        label_smoothing=LABEL_SMOOTHING,
+        products=products,
+        parts=parts,
+    )
+
+
+def main() -> None:
+    """Prints a table and writes it as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--vocabulary", type=int, default=10_000)
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[*UPDATES, "prune_lab", "prune_lab bfloat16"])
+    parser.add_argument("--output", type=Path, default=Path("training_speed.json"))
+    given = parser.parse_args()
+    words = tokenizer_of(given.data, given.vocabulary)
+    stored = given.output.with_suffix(".tokenizer.json")
+    words.save(stored)
+    shared = {
+        "size": given.size,
+        "data": str(given.data),
+        "tokenizer": str(stored),
+        "number": given.batches,
+        "threads": given.threads,
+    }
+    builders: dict[str, Any] = {name: (build_peer, {"name": name, **shared}) for name in UPDATES}
+    for name, products in (("prune_lab", "float32"), ("prune_lab bfloat16", "bfloat16")):
+        builders[name] = (build_own, {**shared, "products": products, "parts": given.threads})
+    builders = {name: builder for name, builder in builders.items() if name in given.only}
+    seconds = time_processes(builders, warm_up=1, repeats=given.rounds)
+
+    batches = training_batches(given.data, words, given.batches)
+    num_tokens = sum(batch.num_target_tokens for batch in batches)
+    model = Transformer(SIZES[given.size].config(words.source_vocab_size, dropout=0.0)).train()
+
+    def update() -> None:
+        for batch in batches:
+            model(batch.source_ids, batch.target_ids[:, :-1]).sum().backward()
+
+    flops = count_flops(model, update).total
+    peak = matrix_peak(given.threads)
+    print(
+        f"{given.size}: {given.batches} batches, {num_tokens} target tokens, {given.threads} threads, peak {peak:.0f}"
+    )
+    results = {}
+    for name, taken in seconds.items():
+        median = statistics.median(taken)
+        results[name] = {
+            "seconds": taken,
+            "tokens_per_second": num_tokens / median,
+            "flops_share": flops / median / peak / 1e9,
+        }
+        ratios = {other: speed_ratio(taken, seconds[other]) for other in seconds if other != name}
+        results[name]["ratios"] = ratios
+        shown = "  ".join(f"x{ratio['median']:.2f} {other}" for other, ratio in ratios.items())
+        spread = f"{num_tokens / max(taken):,.0f} to {num_tokens / min(taken):,.0f}"
+        print(f"{name:20} {num_tokens / median:8,.0f} ({spread})  {100 * results[name]['flops_share']:.0f} %  {shown}")
+    given.output.write_text(json.dumps({"num_tokens": num_tokens, "peak": peak, "results": results}, indent=1))
+
+
+def matrix_peak(threads: int) -> float:
+    """GFLOP/s of large float32 products."""
+    import time
+
+    torch.set_num_threads(threads)
+    matrix, best = torch.randn(2048, 2048), 0.0
+    for _ in range(8):
+        start = time.perf_counter()
+        matrix @ matrix
+        best = max(best, 2 * 2048**3 / (time.perf_counter() - start) / 1e9)
+    return best
+
+
+if __name__ == "__main__":
+    main()
