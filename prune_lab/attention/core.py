@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.short import attend_short, is_short
 
 
 def attend(
@@ -40,6 +41,8 @@ def attend(
     """
     if need_weights:
         return _attend_explicitly(query, key, value, mask, scale=scale, dropout=dropout)
+    if dropout == 0 and is_short(query, key):
+        return attend_short(query, key, value, mask, scale), None
     if mask.causal and mask.allowed is not None:
         mask = AttentionMask(mask.dense(query.shape[-2], key.shape[-2], query.device))
     output = functional.scaled_dot_product_attention(

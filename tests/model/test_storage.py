@@ -259,7 +259,8 @@ def test_a12_compiled_models_have_the_same_keys_and_numbers(small_model, batch, 
         pytest.skip("the inductor backend needs g++")
 
     def start():
-        model = small_model(encoder_layers=1, decoder_layers=1)
+        # Compiled passes compute attention with another kernel, whose rounding the large weights of this model enlarge.
+        model = small_model(encoder_layers=1, decoder_layers=1).double()
         model.add_gates("fixed", options={"value": 0.7})
         return prune_heads(model, HeadMask.removing({"encoder.0.self": [1, 2], "decoder.0.self": range(4)}, model))
 
@@ -272,10 +273,10 @@ def test_a12_compiled_models_have_the_same_keys_and_numbers(small_model, batch, 
     assert list(loaded[0].state_dict()) == list(loaded[1].state_dict()) == list(plain.state_dict())
     expected = plain(*batch)
     for number in (loaded[0](*batch), loaded[1](*batch), compiled(*batch)):
-        torch.testing.assert_close(number, expected, rtol=0, atol=1e-5)
+        torch.testing.assert_close(number, expected, rtol=0, atol=1e-10)
     # Trained without, evaluated with.
     loaded[0].compile(backend=backend)
-    torch.testing.assert_close(loaded[0](*batch), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(loaded[0](*batch), expected, rtol=0, atol=1e-10)
     torch.compiler.reset()
 
 

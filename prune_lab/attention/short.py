@@ -1,0 +1,95 @@
+"""Attention over short sequences on the CPU, by batched matrix products.
+
+The fused kernel of torch works through each head of each sentence in a loop, and its softmax is several times slower
+below 16 keys, the length of a vector register. Here all heads of a batch are one batched product, and fewer keys are
+padded to 16. Translation batches are made of such lengths.
+
+Shapes: B batch, H heads, T query positions, S key positions, P padded key positions, K head width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from prune_lab.attention.masks import AttentionMask
+
+_TYPES = (torch.float32, torch.float64)
+_REGISTER = 16
+# Above this many keys the fused kernel is as fast, and keeps no weights for the backward pass.
+_MOST_KEYS = 64
+
+
+def is_short(query: Tensor, key: Tensor) -> bool:
+    """Whether this is the faster way for queries [B, H, T, K] and keys [B, H, S, K]."""
+    if query.device.type != "cpu" or query.dtype not in _TYPES or torch.compiler.is_compiling():
+        return False
+    return key.shape[2] <= _MOST_KEYS
+
+
+def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, scale: float) -> Tensor:
+    """Scaled dot-product attention without dropout; see `prune_lab.attention.core.attend`.
+
+    Args:
+        query: [B, H, T, K].
+        key: [B, H, S, K].
+        value: [B, H, S, K].
+        mask: where attention is allowed.
+        scale: factor on the scores.
+
+    Returns:
+        [B, H, T, K].
+    """
+    num_keys = key.shape[2]
+    allowed = mask.dense(query.shape[2], num_keys, query.device)
+    bias = None
+    if allowed is not None:
+        padding = max(0, _REGISTER - num_keys)
+        bias = query.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
+        bias = torch.nn.functional.pad(bias, (0, padding), value=-math.inf) if padding else bias
+    return _ShortAttention.apply(query, key, value, bias, scale)
+
+
+class _ShortAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float) -> Tensor:
+        batch, heads, num_queries, width = query.shape
+        num_keys = key.shape[2]
+        queries, keys, values = query.reshape(-1, num_queries, width), _rows(key), _rows(value)
+        weights = torch.bmm(queries, keys.transpose(1, 2)).mul_(scale)
+        if bias is not None:
+            weights.view(batch, heads, num_queries, -1).add_(bias)
+        elif num_keys < weights.shape[2]:
+            weights[:, :, num_keys:] = -math.inf
+        torch.softmax(weights, dim=-1, out=weights)
+        ctx.save_for_backward(queries, keys, values, weights)
+        ctx.scale, ctx.shape = scale, (batch, heads, num_keys)
+        return torch.bmm(weights, values).view(batch, heads, num_queries, width)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        queries, keys, values, weights = ctx.saved_tensors
+        batch, heads, num_keys = ctx.shape
+        gradient = gradient.reshape(queries.shape)
+        of_weights = torch.bmm(gradient, values.transpose(1, 2))
+        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(ctx.scale)
+        of_queries = torch.bmm(of_scores, keys)
+        of_keys = torch.bmm(of_scores.transpose(1, 2), queries)
+        of_values = torch.bmm(weights.transpose(1, 2), gradient)
+        split = (part.unflatten(0, (batch, heads)) for part in (of_queries, of_keys, of_values))
+        return *(part if number == 0 else part[:, :, :num_keys] for number, part in enumerate(split)), None, None
+
+
+def _rows(tensor: Tensor) -> Tensor:
+    """[B, H, S, K] -> [B*H, P, K], zeros in the padding."""
+    batch, heads, length, width = tensor.shape
+    if length >= _REGISTER:
+        return tensor.reshape(-1, length, width)
+    padded = tensor.new_zeros(batch, heads, _REGISTER, width)
+    padded[:, :, :length] = tensor
+    return padded.view(-1, _REGISTER, width)
