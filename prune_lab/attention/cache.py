@@ -13,12 +13,18 @@ from torch import Tensor
 
 
 class GrowingCache:
-    """Keys and values of a self site, appended to step by step in a buffer that doubles when full."""
+    """Keys and values of a self site, appended to step by step in a buffer that doubles when full.
+
+    Attributes:
+        num_steps: how often entries were appended.
+        joined: weights and biases of several projections as one, which the site keeps here from its first step on.
+    """
 
     def __init__(self, capacity: int = 32) -> None:
         self._capacity = capacity
         self._length = 0
         self.num_steps = 0
+        self.joined: tuple[Tensor, Tensor | None] | None = None
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
 

@@ -108,7 +108,13 @@ class MultiHeadAttention(Attention):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, H, T, K], keys and values [B, H, S, K]."""
         if not self.cross:
-            queries, keys, values = self._split(query, self.query, self.key, self.value)
+            projections = (self.query, self.key, self.value)
+            joined = cache.joined if isinstance(cache, GrowingCache) else None
+            if joined is None:
+                joined = _joined(projections)
+            if isinstance(cache, GrowingCache):
+                cache.joined = joined
+            queries, keys, values = self._split(query, joined, len(projections))
             if self.rotary:
                 start = cache.num_steps if isinstance(cache, GrowingCache) else 0
                 # With a cache, all queries of one call are the hypotheses of one step and stand at the same position.
@@ -118,23 +124,18 @@ class MultiHeadAttention(Attention):
             if isinstance(cache, GrowingCache):
                 keys, values = cache.append(keys, values)
             return queries, keys, values
-        (queries,) = self._split(query, self.query)
-        if isinstance(cache, FixedCache):
-            if cache.entries is None:
-                keys, values = self._split(key_value, self.key, self.value)
-                cache.entries = (keys.contiguous(), values.contiguous())
+        (queries,) = self._split(query, (self.query.weight, self.query.bias), 1)
+        if isinstance(cache, FixedCache) and cache.entries is not None:
             return queries, *cache.entries
-        keys, values = self._split(key_value, self.key, self.value)
+        keys, values = self._split(key_value, _joined((self.key, self.value)), 2)
+        if isinstance(cache, FixedCache):
+            cache.entries = keys, values = keys.contiguous(), values.contiguous()
         return queries, keys, values
 
-    def _split(self, inputs: Tensor, *projections: _Projection) -> list[Tensor]:
-        """Project with all of `projections` in one product and split into heads: [B, H, T, K] each."""
-        weights: list[Tensor] = [projection.weight for projection in projections]
-        biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
-        weight = torch.cat(weights) if len(weights) > 1 else weights[0]
-        joined = linear(inputs, weight, torch.cat(biases) if biases else None)
-        split = joined.unflatten(-1, (len(projections), self.num_heads, self.head_dim))
-        return [part.transpose(1, 2) for part in split.unbind(2)]
+    def _split(self, inputs: Tensor, joined: tuple[Tensor, Tensor | None], number: int) -> list[Tensor]:
+        """Project with the weights and biases of `number` projections in one product: [B, H, T, K] each."""
+        projected = linear(inputs, *joined).unflatten(-1, (number, self.num_heads, self.head_dim))
+        return [part.transpose(1, 2) for part in projected.unbind(2)]
 
     def _nothing(self, query: Tensor, num_keys: int, need_weights: bool) -> AttentionOutput:
         """What is left of a block without heads: its output bias."""
@@ -175,6 +176,13 @@ class _Projection(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+
+
+def _joined(projections: Sequence[_Projection]) -> tuple[Tensor, Tensor | None]:
+    """The weights and biases of several projections as those of one."""
+    weights: list[Tensor] = [projection.weight for projection in projections]
+    biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+    return torch.cat(weights), torch.cat(biases) if biases else None
 
 
 def keep_heads(module: MultiHeadAttention, kept: Sequence[int]) -> None:

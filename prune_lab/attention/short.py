@@ -22,13 +22,17 @@ _TYPES = (torch.float32, torch.float64)
 _REGISTER = 16
 # Above this many keys the fused kernel is as fast, and keeps no weights for the backward pass.
 _MOST_KEYS = 64
+_FEWEST_ROWS = 512
 
 
 def is_short(query: Tensor, key: Tensor) -> bool:
     """Whether this is the faster way for queries [B, H, T, K] and keys [B, H, S, K]."""
     if query.device.type != "cpu" or query.dtype not in _TYPES or torch.compiler.is_compiling():
         return False
-    return key.shape[2] <= _MOST_KEYS
+    if torch.is_grad_enabled():
+        return key.shape[2] <= _MOST_KEYS
+    # Forward alone it pays by its softmax, where there are many rows of it.
+    return key.shape[2] <= _REGISTER and query.shape[0] * query.shape[1] * query.shape[2] >= _FEWEST_ROWS
 
 
 def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, scale: float) -> Tensor:
@@ -51,24 +55,49 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask,
         padding = max(0, _REGISTER - num_keys)
         bias = query.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
         bias = torch.nn.functional.pad(bias, (0, padding), value=-math.inf) if padding else bias
-    return _ShortAttention.apply(query, key, value, bias, scale)
+    if torch.is_grad_enabled():
+        return _ShortAttention.apply(query, key, value, bias, scale)
+    weights, _, _, values = _weights(query, key, value, bias, scale)
+    return torch.bmm(weights, values).view(query.shape)
+
+
+def widen(memory: Tensor, mask: AttentionMask) -> tuple[Tensor, AttentionMask]:
+    """Memory [B, S, D] and its mask with positions added that nothing attends to, up to 16 of them on the CPU.
+
+    What attends to the same memory step after step then need not pad its keys each time.
+    """
+    num_added = _REGISTER - memory.shape[1]
+    if num_added <= 0 or memory.device.type != "cpu":
+        return memory, mask
+    allowed = mask.allowed
+    if allowed is None:
+        allowed = torch.ones(len(memory), 1, 1, memory.shape[1], dtype=torch.bool)
+    widened = torch.nn.functional.pad(memory, (0, 0, 0, num_added))
+    return widened, AttentionMask(torch.nn.functional.pad(allowed, (0, num_added), value=False))
+
+
+def _weights(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Attention weights [B*H, T, P], and queries, keys and values as rows of the batched products."""
+    batch, heads, num_queries, width = query.shape
+    queries, keys, values = query.reshape(-1, num_queries, width), _rows(key), _rows(value)
+    weights = torch.bmm(queries, keys.transpose(1, 2)).mul_(scale)
+    if bias is not None:
+        weights.view(batch, heads, num_queries, -1).add_(bias)
+    elif key.shape[2] < weights.shape[2]:
+        weights[:, :, key.shape[2] :] = -math.inf
+    torch.softmax(weights, dim=-1, out=weights)
+    return weights, queries, keys, values
 
 
 class _ShortAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-        batch, heads, num_queries, width = query.shape
-        num_keys = key.shape[2]
-        queries, keys, values = query.reshape(-1, num_queries, width), _rows(key), _rows(value)
-        weights = torch.bmm(queries, keys.transpose(1, 2)).mul_(scale)
-        if bias is not None:
-            weights.view(batch, heads, num_queries, -1).add_(bias)
-        elif num_keys < weights.shape[2]:
-            weights[:, :, num_keys:] = -math.inf
-        torch.softmax(weights, dim=-1, out=weights)
+        weights, queries, keys, values = _weights(query, key, value, bias, scale)
         ctx.save_for_backward(queries, keys, values, weights)
-        ctx.scale, ctx.shape = scale, (batch, heads, num_keys)
-        return torch.bmm(weights, values).view(batch, heads, num_queries, width)
+        ctx.scale, ctx.shape = scale, key.shape[:3]
+        return torch.bmm(weights, values).view(query.shape)
 
     @staticmethod
     @once_differentiable

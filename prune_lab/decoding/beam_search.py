@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prune_lab.decoding.continuations import best_continuations
 from prune_lab.decoding.protocol import DecodingState
 from prune_lab.decoding.result import Hypotheses
 
@@ -85,11 +86,11 @@ class _Search:
 
     def advance(self, logits: Tensor) -> Tensor:
         """Take one step with the logits [N, E, V]; returns the newest tokens [N, E']."""
-        num_rows, num_beams, vocabulary = logits.shape
-        totals = self._totals(logits)
-        num_candidates = min(2 * self.beam_size, num_beams * vocabulary)
+        totals, tokens = self._continuations(logits)
+        num_candidates = min(2 * self.beam_size, totals.shape[1] * totals.shape[2])
+        parents = torch.arange(totals.shape[1], device=totals.device)[:, None].expand_as(totals[0]).flatten()
         totals, flat = totals.flatten(1).topk(num_candidates, dim=1)
-        parents, chosen = flat // vocabulary, flat % vocabulary
+        parents, chosen = parents[flat], tokens.flatten(1).gather(1, flat)
         ends = (chosen == self.eos_id) & (totals > -torch.inf)
         self._finish(totals, parents, ends)
 
@@ -104,16 +105,19 @@ class _Search:
         self.state.reorder(parents)
         return chosen
 
-    def _totals(self, logits: Tensor) -> Tensor:
-        """Summed log probabilities [N, E, V] of all continuations."""
-        totals = torch.log_softmax(logits.float(), dim=-1)
-        totals[..., self.forbidden] = -torch.inf
-        at_limit = self.max_lengths == self.length
-        if bool(at_limit.any()):
-            only_end = torch.full_like(totals[at_limit], -torch.inf)
-            only_end[..., self.eos_id] = totals[at_limit][..., self.eos_id]
-            totals[at_limit] = only_end
-        return totals + self.scores[:, :, None]
+    def _continuations(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed log probabilities and tokens of the best continuations of each hypothesis [N, E, C]."""
+        num_rows, num_beams, _ = logits.shape
+        found = best_continuations(
+            logits.flatten(0, 1), 2 * self.beam_size, eos_id=self.eos_id, forbidden=self.forbidden
+        )
+        log_probs, tokens, end = (part.unflatten(0, (num_rows, num_beams)) for part in found)
+        at_limit = (self.max_lengths == self.length)[:, None]
+        first = torch.arange(log_probs.shape[2], device=logits.device) == 0
+        only_end = torch.where(first, end[:, :, None], -torch.inf)
+        log_probs = torch.where(at_limit[:, :, None], only_end, log_probs)
+        tokens = tokens.masked_fill(at_limit[:, :, None] & first, self.eos_id)
+        return log_probs + self.scores[:, :, None], tokens
 
     def _finish(self, totals: Tensor, parents: Tensor, ends: Tensor) -> None:
         """Rank the hypotheses that end now, among the first E candidates, against the best one of their sentence."""

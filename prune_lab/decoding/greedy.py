@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prune_lab.decoding.continuations import best_continuations
 from prune_lab.decoding.protocol import DecodingState
 from prune_lab.decoding.result import Hypotheses
 
@@ -41,14 +42,10 @@ def greedy_search(
     alive = torch.arange(num, device=device)
     last = torch.full((num, 1), bos_id, device=device)
     for position in range(tokens.shape[1]):
-        logits = state.step(last)[:, 0].float()
-        normaliser = logits.logsumexp(-1)
-        logits[:, forbidden] = -torch.inf
-        best, chosen = logits.max(-1)
+        found = best_continuations(state.step(last)[:, 0], 1, eos_id=eos_id, forbidden=forbidden)
         at_limit = max_lengths[alive] == position
-        chosen = chosen.masked_fill(at_limit, eos_id)
-        best = torch.where(at_limit, logits[:, eos_id], best)
-        scores[alive] += best - normaliser
+        chosen = found.tokens[:, 0].masked_fill(at_limit, eos_id)
+        scores[alive] += torch.where(at_limit, found.log_prob_of_end, found.log_probs[:, 0])
         tokens[alive, position] = chosen
         going = (chosen != eos_id).nonzero()[:, 0]
         lengths[alive] += chosen != eos_id

@@ -14,7 +14,10 @@ class DecodingState(Protocol):
     """The hypotheses of a batch, half way through decoding."""
 
     def step(self, last_ids: Tensor) -> Tensor:
-        """Read the newest token of each hypothesis [N, E] and give the logits of the next one [N, E, V]."""
+        """Read the newest token of each hypothesis [N, E] and give the logits of the next one [N, E, V].
+
+        The search overwrites them.
+        """
 
     def reorder(self, parents: Tensor) -> None:
         """Let hypothesis e of sentence n go on from its hypothesis parents[n, e]; [N, E'] may change their number."""

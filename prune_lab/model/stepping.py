@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from prune_lab.attention.masks import AttentionMask, padding_mask
+from prune_lab.attention.short import widen
 from prune_lab.decoding.cache import Ancestry
 from prune_lab.model.observation import Observation
 
@@ -29,8 +30,8 @@ class CachedState:
 
     def __init__(self, model: Transformer, source_ids: Tensor) -> None:
         self._model = model
-        self._cross_mask = padding_mask(source_ids, model.config.pad_id)
-        self._memory = model.encode(source_ids)
+        cross_mask = padding_mask(source_ids, model.config.pad_id)
+        self._memory, self._cross_mask = widen(model.encode(source_ids), cross_mask)
         self._caches = model.decoder.new_caches()
         self._ancestry = Ancestry(len(source_ids), source_ids.device)
 

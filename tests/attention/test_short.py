@@ -1,0 +1,85 @@
+"""Attention by batched products equals the fused kernel of torch, with all masks, and so do its gradients."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from prune_lab.attention.masks import CAUSAL, AttentionMask
+from prune_lab.attention.short import attend_short, is_short, widen
+
+SCALE = 1 / math.sqrt(8)
+
+
+def inputs(num_queries: int, num_keys: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(num_queries + 100 * num_keys)
+    shapes = ((3, 2, num_queries, 8), (3, 2, num_keys, 8), (3, 2, num_keys, 8))
+    return [torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def masks(num_queries: int, num_keys: int) -> dict[str, AttentionMask]:
+    lengths = torch.tensor([num_keys, 1, max(1, num_keys - 1)])
+    padding = (torch.arange(num_keys) < lengths[:, None])[:, None, None]
+    anything = torch.rand(3, 2, num_queries, num_keys, generator=torch.Generator().manual_seed(1)) > 0.5
+    anything[..., 0] = True
+    table = {"none": AttentionMask(), "padding": AttentionMask(padding), "anything": AttentionMask(anything)}
+    if num_queries == num_keys:
+        table |= {"causal": CAUSAL, "causal and padding": AttentionMask(padding, causal=True)}
+    return table
+
+
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(1, 1), (5, 3), (7, 7), (15, 15), (16, 16), (4, 17), (64, 64)])
+def test_outputs_and_gradients_are_those_of_the_fused_kernel(num_queries: int, num_keys: int) -> None:
+    tensors = inputs(num_queries, num_keys)
+    for name, mask in masks(num_queries, num_keys).items():
+        allowed = mask.dense(num_queries, num_keys, torch.device("cpu"))
+        expected = functional.scaled_dot_product_attention(*tensors, attn_mask=allowed, scale=SCALE)
+        found = attend_short(*tensors, mask, SCALE)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12, msg=name)
+        gradient = torch.randn_like(found)
+        for one, other in zip(
+            torch.autograd.grad(found, tensors, gradient), torch.autograd.grad(expected, tensors, gradient), strict=True
+        ):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
+        with torch.inference_mode():
+            torch.testing.assert_close(attend_short(*tensors, mask, SCALE), found, rtol=0, atol=0)
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    tensors = inputs(4, 4)
+    assert torch.autograd.gradcheck(lambda *each: attend_short(*each, CAUSAL, SCALE), tensors)
+
+
+def test_tensors_of_any_strides() -> None:
+    joined = torch.randn(3, 9, 3, 2, 8, dtype=torch.float64)
+    parts = [part.transpose(1, 2) for part in joined.unbind(2)]
+    plain = [part.contiguous() for part in parts]
+    torch.testing.assert_close(
+        attend_short(*parts, CAUSAL, SCALE), attend_short(*plain, CAUSAL, SCALE), rtol=0, atol=1e-14
+    )
+
+
+def test_where_it_is_used() -> None:
+    short, long = inputs(64, 64, torch.float32)[:2], inputs(65, 65, torch.float32)[:2]
+    assert is_short(*short) and not is_short(*long)
+    assert not is_short(*(tensor.half() for tensor in short))
+    with torch.no_grad():
+        assert not is_short(*short) and not is_short(*inputs(16, 16)[:2])
+        assert is_short(torch.zeros(64, 2, 4, 8), torch.zeros(64, 2, 16, 8))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_wider_memory_is_attended_to_as_before(padded: bool) -> None:
+    query, memory = torch.randn(3, 2, 4, 8), torch.randn(3, 5, 16)
+    mask = masks(4, 5)["padding"] if padded else AttentionMask()
+    wide, wide_mask = widen(memory, mask)
+    assert wide.shape == (3, 16, 16) and wide_mask.allowed is not None and wide_mask.allowed.shape == (3, 1, 1, 16)
+
+    def attended(memory: torch.Tensor, mask: AttentionMask) -> torch.Tensor:
+        keys = memory.unflatten(2, (2, 8)).transpose(1, 2)
+        return functional.scaled_dot_product_attention(query, keys, keys, attn_mask=mask.allowed)
+
+    torch.testing.assert_close(attended(wide, wide_mask), attended(memory, mask), rtol=0, atol=1e-6)
+    long = torch.zeros(3, 16, 16)
+    assert widen(long, mask) == (long, mask)
