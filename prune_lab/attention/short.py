@@ -10,6 +10,8 @@ Shapes: B batch, H heads, T query positions, S key positions, P padded key posit
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,11 +25,23 @@ _REGISTER = 16
 # Above this many keys the fused kernel is as fast, and keeps no weights for the backward pass.
 _MOST_KEYS = 64
 _FEWEST_ROWS = 512
+_allowed = True
+
+
+@contextmanager
+def fused_only() -> Iterator[None]:
+    """No attention is computed this way inside: its padding would be counted as work."""
+    global _allowed
+    before, _allowed = _allowed, False
+    try:
+        yield
+    finally:
+        _allowed = before
 
 
 def is_short(query: Tensor, key: Tensor) -> bool:
     """Whether this is the faster way for queries [B, H, T, K] and keys [B, H, S, K]."""
-    if query.device.type != "cpu" or query.dtype not in _TYPES or torch.compiler.is_compiling():
+    if not _allowed or query.device.type != "cpu" or query.dtype not in _TYPES or torch.compiler.is_compiling():
         return False
     if torch.is_grad_enabled():
         return key.shape[2] <= _MOST_KEYS

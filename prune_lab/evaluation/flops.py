@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
+from prune_lab.attention.short import fused_only
 from prune_lab.model.transformer import Transformer
 
 
@@ -34,7 +35,8 @@ def count_flops(model: Transformer, run: Callable[[], Any]) -> Flops:
         model: whose attention blocks are told apart.
         run: called once.
     """
-    with FlopCounterMode(display=False, custom_mapping=_OWN) as counter, _at_sites(model, counter) as inside:
+    counter = FlopCounterMode(display=False, custom_mapping=_OWN)
+    with fused_only(), counter, _at_sites(model, counter) as inside:
         run()
     return Flops(counter.get_total_flops(), sum(inside))
 

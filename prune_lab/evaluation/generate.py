@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,12 @@ from torch import Tensor
 
 from prune_lab.data.tokenizer import EOS_ID, Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
+from prune_lab.decoding.result import Hypotheses
 from prune_lab.evaluation.device import choose_device
 from prune_lab.model.fitting import check_model, check_tokenizer
+from prune_lab.model.search import evaluation_mode
 from prune_lab.model.transformer import Transformer
+from prune_lab.threads import share_of_threads
 
 MAX_SENTENCES = 64
 # Rows x longest source of a batch: keeps the caches of a beam of 5 below 1 GB for a base model, whatever the lines are.
@@ -96,10 +100,8 @@ def translate_lines(
         _warn_of_cut([index + first_line for index in cut], limit)
 
     texts, scores, target_lengths = [""] * len(lines), [0.0] * len(lines), [0] * len(lines)
-    for batch, source_ids in source_batches(model, sources, max_sentences, max_padded_tokens):
-        # Validation inside mixed-precision training must find what a later evaluation finds.
-        with torch.autocast(source_ids.device.type, enabled=False):
-            found = model.search(source_ids, options)
+    batches = list(source_batches(model, sources, max_sentences, max_padded_tokens))
+    for (batch, _), found in zip(batches, _searched(model, [ids for _, ids in batches], options), strict=True):
         for index, ids, score in zip(batch, found.ids, found.scores, strict=True):
             # The line is a line of a file: nothing in it may end it.
             texts[index] = tokenizer.decode_target(ids).replace("\n", " ").replace("\r", " ")
@@ -244,6 +246,29 @@ def source_batches(
         longest = len(sources[batch[0]])
         rows = [sources[index] + [pad_id] * (longest - len(sources[index])) for index in batch]
         yield batch, torch.tensor(rows, device=device)
+
+
+def _searched(model: Transformer, batches: Sequence[Tensor], options: DecodingOptions) -> Iterator[Hypotheses]:
+    """What is found for each batch [B, S], in order; on the CPU several batches are searched at once, a thread each.
+
+    The operations of a decoding step are too short for several threads to share one well.
+    """
+
+    def search(source_ids: Tensor) -> Hypotheses:
+        # Validation inside mixed-precision training must find what a later evaluation finds.
+        with torch.autocast(source_ids.device.type, enabled=False):
+            return model.search(source_ids, options)
+
+    num_threads = min(torch.get_num_threads(), len(batches)) if model.output_weight.device.type == "cpu" else 1
+    if num_threads < 2:
+        yield from map(search, batches)
+        return
+    with evaluation_mode(model), share_of_threads(num_threads):
+        threads = ThreadPoolExecutor(num_threads, thread_name_prefix="search")
+        try:
+            yield from threads.map(search, batches)
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def _batches(lengths: Sequence[int], max_sentences: int, max_padded_tokens: int) -> Iterator[list[int]]:

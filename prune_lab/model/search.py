@@ -5,6 +5,8 @@ Shapes: B batch, S source positions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -31,10 +33,17 @@ def search_hypotheses(
     check_ids("source_ids", source_ids)
     if len(source_ids) == 0:
         return Hypotheses([], [])
+    with evaluation_mode(model):
+        return _search(model, source_ids, options, use_cache, _limits(model, source_ids, options, max_length))
+
+
+@contextmanager
+def evaluation_mode(model: Transformer) -> Iterator[None]:
+    """Every module is in evaluation mode inside, and in its own mode afterwards."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        return _search(model, source_ids, options, use_cache, _limits(model, source_ids, options, max_length))
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode

@@ -6,9 +6,8 @@ thread for each part of the batch, with forward and backward pass of its own, wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from prune_lab.data.batching import Batch
 from prune_lab.gates.held import held_gates
 from prune_lab.model.dropout import dropout_generator
 from prune_lab.model.transformer import Transformer
+from prune_lab.threads import share_of_threads
 from prune_lab.training.parameters import gate_parameters
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor]]
@@ -79,7 +79,7 @@ class BatchParts:
                 gradients = torch.autograd.grad(loss, inputs, allow_unused=True)
             return loss.detach(), nll, gradients
 
-        with _share_of_threads(self._num_parts):
+        with share_of_threads(self._num_parts):
             return list(self._threads.map(of_part, range(len(parts))))
 
 
@@ -111,14 +111,3 @@ def _sum_of(gradients: Sequence[Tensor | None]) -> Tensor | None:
     for gradient in there[1:]:
         total = total.add_(gradient)
     return total
-
-
-@contextmanager
-def _share_of_threads(num_parts: int) -> Iterator[None]:
-    """Threads that start inside compute with a share of this one's threads."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, num_threads // num_parts))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)

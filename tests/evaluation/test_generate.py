@@ -1,9 +1,11 @@
 """One line out for each line in, the same whatever lies beside it."""
 
 import random
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -227,3 +229,47 @@ def _shapes(model: Transformer, monkeypatch: pytest.MonkeyPatch) -> list[tuple[i
 
     monkeypatch.setattr(model, "search", watched)
     return shapes
+
+
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_threads_share_the_batches_and_change_nothing(
+    text_model: Build, pairs: list[tuple[str, str]], three_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, lines = text_model(dropout=0.4).train(), [source for source, _ in pairs[:40]]
+    used: list[tuple[int, int]] = []
+    search = Transformer.search
+
+    def watched(self: Transformer, *given: Any, **rest: Any) -> Any:
+        used.append((threading.get_ident(), torch.get_num_threads()))
+        return search(self, *given, **rest)
+
+    monkeypatch.setattr(Transformer, "search", watched)
+    together = translate_lines(model, lines, BEAM, max_sentences=4)
+    assert len({thread for thread, _ in used}) == 3 and {share for _, share in used} == {1}
+    assert torch.get_num_threads() == 3 and all(module.training for module in model.modules())
+    torch.set_num_threads(1)
+    used.clear()
+    assert translate_lines(model, lines, BEAM, max_sentences=4) == together
+    assert {thread for thread, _ in used} == {threading.get_ident()}
+
+
+def test_an_error_in_a_thread_ends_the_translation(
+    text_model: Build, pairs: list[tuple[str, str]], three_threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, calls = text_model(), []
+
+    def fail(self: Transformer, *_: Any) -> Any:
+        calls.append(None)
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(Transformer, "search", fail)
+    with pytest.raises(RuntimeError, match="no memory"):
+        translate_lines(model, [source for source, _ in pairs[:40]], BEAM, max_sentences=1)
+    assert len(calls) < 40 and torch.get_num_threads() == 3
