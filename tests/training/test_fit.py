@@ -173,7 +173,9 @@ def test_compiled_blocks_leave_the_same_checkpoint(task, train, tmp_path):
         torch.load(tmp_path / name / "last.ckpt", weights_only=True)["state_dict"] for name in ("plain", "compiled")
     )
     assert one.keys() == two.keys()
-    torch.testing.assert_close(two, one, rtol=0, atol=1e-5)
+    for name in one:
+        if not name.endswith("key.bias"):  # its gradient is rounding alone, which Adam makes a step of
+            torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-5)
     assert compiled.validation_bleu == plain.validation_bleu
     loaded = load_model(tmp_path / "compiled" / "best.ckpt")
     assert evaluate(loaded, task, DecodingOptions(beam_size=1))[0] == plain.validation_bleu
