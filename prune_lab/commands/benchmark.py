@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,7 @@ def settings(config: dict[str, Any]) -> EfficiencySettings:
     """What is measured."""
     from prune_lab.attention.products import products_here
     from prune_lab.evaluation.efficiency import EfficiencySettings
+    from prune_lab.training.training_pass import TrainingPass
 
     training = config["training"]
     names = ("label_smoothing", "clip_norm", "parts", "compile_options")
@@ -127,11 +129,12 @@ def settings(config: dict[str, Any]) -> EfficiencySettings:
         kinds=config["measure"],
         beam_sizes=config["beam_sizes"],
         batch_sizes=config["batch_sizes"],
-        training={
-            "optimizer": build.build_optimizer(config),
-            "products": products_here(training["products"]),
+        training=partial(
+            TrainingPass,
+            optimizer=build.build_optimizer(config),
+            products=products_here(training["products"]),
             **{name: training[name] for name in names},
-        },
+        ),
         warm_up=config["warm_up"],
         repeats=config["repeats"],
     )

@@ -24,7 +24,6 @@ from prune_lab.evaluation.flops import count_flops
 from prune_lab.evaluation.generate import Translations, source_batches, translate_lines
 from prune_lab.evaluation.memory import peak_memory
 from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
-from prune_lab.evaluation.training_pass import TrainingPass
 from prune_lab.model.transformer import Transformer
 
 KINDS = ("training", "attention", "encoding", "decoding")
@@ -39,12 +38,12 @@ class EfficiencySettings:
         decoding: how to search; its beam size is replaced by each of `beam_sizes`.
         beam_sizes: of decoding, 1 for greedy search.
         batch_sizes: most sentences of a batch, for encoding and decoding.
-        training: arguments of `TrainingPass`.
+        training: makes a pass of training updates from a model and batches; see `prune_lab.training.training_pass`.
         warm_up: rounds that are not timed.
         repeats: rounds that are.
     """
 
-    training: dict[str, Any]
+    training: Callable[..., Any]
     kinds: Sequence[str] = KINDS
     decoding: DecodingOptions = DEFAULT_DECODING
     beam_sizes: Sequence[int] = (1, 5)
@@ -160,13 +159,13 @@ class _Meter:
         if "training" in self._settings.kinds:
             largest = max(self._batches, key=lambda batch: batch.source_ids.numel() + batch.target_ids.numel())
             # Parts of a batch that are computed at once take as much as the whole.
-            update = TrainingPass(model, [largest], **{**self._settings.training, "parts": 1})
+            update = self._settings.training(model, [largest], parts=1)
             update()  # the optimiser makes its state
             cost["training_memory"] = peak_memory(update, self.device)
         return cost
 
     def _training(self) -> Series:
-        passes = [TrainingPass(model, self._batches, **self._settings.training) for model in self._models]
+        passes = [self._settings.training(model, self._batches) for model in self._models]
         seconds = self._timed(passes)
         speeds = self._speeds(passes[0].num_target_tokens, seconds)
         return Series(what="training", setting={}, unit="target tokens/s", models=speeds)

@@ -23,9 +23,9 @@ from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, tokenizer_of, training_batche
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.evaluation.flops import count_flops
 from prune_lab.evaluation.timing import speed_ratio
-from prune_lab.evaluation.training_pass import TrainingPass
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.allocator import keep_freed_memory
+from prune_lab.training.training_pass import TrainingPass
 
 UPDATES = {"joeynmt": peers.joeynmt_update, "marian": peers.marian_update, "nn.Transformer": peers.torch_update}
 

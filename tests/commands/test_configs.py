@@ -36,7 +36,7 @@ from prune_lab.training.settings import FitSettings
 
 CONF = config_directory()
 COMMANDS = sorted(path.stem for path in CONF.glob("*.yaml"))
-NEEDED = {"export": "EXPORT", "runs": ["DIR"]}
+NEEDED = {"exports": ["e"], "export": "EXPORT", "runs": ["DIR"]}
 NOT_GROUPS = ("command",)
 
 
@@ -85,7 +85,7 @@ CHOICES = [(command, choice) for command in COMMANDS for choice in choices_of(co
 def test_every_folder_is_a_group_of_some_command() -> None:
     used = {group for command in COMMANDS for group, _ in groups_of(command)}
     assert used == {path.name for path in CONF.iterdir() if path.is_dir() and path.name not in NOT_GROUPS}
-    assert COMMANDS == ["evaluate", "prune", "report", "study", "train", "translate"]
+    assert COMMANDS == ["benchmark", "evaluate", "prune", "report", "study", "train", "translate"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -56,6 +56,7 @@ def test_each_library_is_imported_only_where_it_belongs(module: str) -> None:
 # What each part of the package may import of the package.
 LAYERS = {
     "heads.py": (),
+    "threads.py": (),
     "attention": ("attention", "heads"),
     "gates": ("gates", "attention", "heads"),
     "decoding": ("decoding",),
@@ -63,8 +64,30 @@ LAYERS = {
     "model": ("model", "decoding", "attention", "gates", "data", "heads"),
     "pruning": ("pruning", "model", "decoding", "attention", "gates", "data", "heads"),
     "results": ("results", "heads", "version"),
-    "evaluation": ("evaluation", "results", "model", "decoding", "attention", "gates", "data", "heads", "version"),
-    "training": ("training", "evaluation", "results", "model", "decoding", "attention", "gates", "data", "heads"),
+    "evaluation": (
+        "evaluation",
+        "results",
+        "model",
+        "decoding",
+        "attention",
+        "gates",
+        "data",
+        "heads",
+        "threads",
+        "version",
+    ),
+    "training": (
+        "training",
+        "evaluation",
+        "results",
+        "model",
+        "decoding",
+        "attention",
+        "gates",
+        "data",
+        "heads",
+        "threads",
+    ),
 }
 
 

@@ -14,6 +14,7 @@ from prune_lab.evaluation import efficiency, timing
 from prune_lab.evaluation.efficiency import EfficiencySettings, measure_efficiency
 from prune_lab.evaluation.timing import time_in_turn
 from prune_lab.model.transformer import Transformer
+from prune_lab.training.training_pass import TrainingPass
 
 Build = Callable[..., Transformer]
 Pairs = list[tuple[str, str]]
@@ -31,7 +32,7 @@ def measured(models: list[Transformer], pairs: Pairs, say: Any = print, **settin
     corpus = EncodedCorpus.encode(models[0].tokenizer, pairs)
     batches = [corpus.batch(range(6)), corpus.batch(range(6, 14))]
     fixed = {
-        "training": {"optimizer": partial(torch.optim.Adam, lr=1e-3)},
+        "training": partial(TrainingPass, optimizer=partial(torch.optim.Adam, lr=1e-3)),
         "decoding": DecodingOptions(max_length_a=4, max_length_b=0),
         "beam_sizes": [1, 2],
         "batch_sizes": [2, 5],
@@ -115,4 +116,4 @@ def test_functions_take_turns_from_either_end(monkeypatch: pytest.MonkeyPatch) -
 
 def test_models_need_a_tokenizer(small_model: Build, pairs: Pairs, models: list[Transformer]) -> None:
     with pytest.raises(ValueError, match="no tokenizer; speed is measured on text"):
-        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training={}))
+        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training=TrainingPass))

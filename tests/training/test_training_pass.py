@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from prune_lab.data.datamodule import TranslationData
-from prune_lab.evaluation.training_pass import TrainingPass
+from prune_lab.training.training_pass import TrainingPass
 
 
 @pytest.mark.parametrize("parts", [1, 2])
