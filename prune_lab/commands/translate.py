@@ -67,17 +67,25 @@ def _write(path: str | None) -> Iterator[BinaryIO]:
     if path is None:
         with named("standard output"):
             yield sys.stdout.buffer
-    elif Path(path).exists() and not Path(path).is_file():
-        with named(path), open(path, "wb") as file:
+    elif _written_in_place(path):
+        with named(path), open(path, "ab") as file:
             yield file
     else:
-        temporary = Path(path).with_name(f".{Path(path).name}.{os.getpid()}.tmp")
+        whole = Path(path).resolve()  # what a link points to is replaced, never the link
+        temporary = whole.with_name(f".{whole.name}.{os.getpid()}.tmp")
         try:
             with named(path), open(temporary, "wb") as file:
                 yield file
-            os.replace(temporary, path)
+            os.replace(temporary, whole)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _written_in_place(path: str) -> bool:
+    """Devices, pipes and open files (/dev/stdout, also where it leads to a plain file) cannot be replaced."""
+    folder = Path(path).absolute().parent.resolve()
+    open_file = folder == Path("/dev") or folder.is_relative_to("/proc")
+    return open_file or (Path(path).exists() and not Path(path).is_file())
 
 
 main = command("translate", run, check=check, writes_directory=False)

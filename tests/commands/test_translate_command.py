@@ -88,6 +88,27 @@ def test_a_file_may_be_its_own_output(run: Run, export: Path, lines: list[str]) 
     assert len(read_lines("text")) == 5
 
 
+def test_a_link_stays_a_link(run: Run, folder: Path, export: Path, lines: list[str]) -> None:
+    Path("in.txt").write_text("\n".join(lines), encoding="utf-8")
+    Path("kept.txt").write_text("before")
+    Path("out.txt").symlink_to("kept.txt")
+    assert run("translate", f"export={export}", *SHORT, "input=in.txt", "output=out.txt").status == 0
+    assert Path("out.txt").is_symlink()
+    assert len(read_lines("kept.txt")) == 5
+    assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "kept.txt", "out.txt"]
+
+
+@pytest.mark.skipif(not Path("/dev/fd/1").exists(), reason="no /dev/fd on this system")
+def test_an_open_file_is_written_to_where_it_stands(folder: Path, export: Path, lines: list[str]) -> None:
+    Path("log").write_text("before\n")
+    with open("log", "ab") as log:
+        command = [sys.executable, "-c", SCRIPT, f"export={export}", *SHORT, "output=/dev/fd/1"]
+        subprocess.run(
+            command, input=f"{lines[0]}\n".encode(), stdout=log, stderr=subprocess.PIPE, check=True, timeout=60
+        )
+    assert [line == "before" for line in read_lines("log")] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
