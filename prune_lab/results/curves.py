@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from prune_lab.results.comparable import Comparable
-from prune_lab.results.families import UNPRUNED_METHODS, compared_with, distinct, families, is_reference, unpruned_name
+from prune_lab.results.families import (
+    UNPRUNED_METHODS,
+    compared_with,
+    distinct,
+    families,
+    is_reference,
+    num_compared,
+    unpruned_name,
+)
 from prune_lab.results.intervals import interval, p_value
 from prune_lab.results.line_names import line_names
 from prune_lab.results.record import Record
@@ -112,8 +120,8 @@ class Panel:
     Attributes:
         setting: What the scores have in common.
         base_hash: Hash of the base model that all models were made from; None where no record says it.
-        unpruned: The unpruned models. The first is what pruned models are measured against: the one that was trained
-            for as long as they were (`unpruned`), or else the base. Each length of training is a point of its own.
+        unpruned: The unpruned models. The first is what pruned models are measured against: the one that most of them
+            were compared with, in a study the base trained on. Each length of training is a point of its own.
         lines: The curves of the methods.
         base_name: What tells the base from those of other panels; empty where there is one base only.
         num_unknown: How many models do not say their base, and were taken to be of the only one there is.
@@ -217,15 +225,19 @@ def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]
 
 
 def _references(unpruned: Sequence[Record], others: Sequence[Record]) -> list[Point]:
-    """The unpruned models, that which was trained for as long as the others first."""
+    """The unpruned models, the one first that most of the others were compared with when they were measured.
+
+    Where that is not known, it is the one that was trained about as long as the others.
+    """
     longest = max((record.settings.get("updates") or 0 for record in others), default=0)
     groups: dict[tuple[str, int | None], list[Record]] = {}
     for record in unpruned:
         groups.setdefault((unpruned_name(record), record.settings.get("updates")), []).append(record)
 
-    def rank(item: tuple[tuple[str, int | None], list[Record]]) -> tuple[int, int, int]:
+    def rank(item: tuple[tuple[str, int | None], list[Record]]) -> tuple[int, int, int, int]:
         (_, updates), members = item
-        return (UNPRUNED_METHODS.index(members[0].method), abs((updates or 0) - longest), -(updates or 0))
+        unlike = abs((updates or 0) - longest)
+        return (-num_compared(others, members), unlike, UNPRUNED_METHODS.index(members[0].method), -(updates or 0))
 
     names = [name for name, _ in groups]
     points = []

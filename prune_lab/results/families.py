@@ -57,15 +57,27 @@ def families(records: Sequence[Record]) -> list[tuple[str | None, list[Record]]]
 def distinct(records: Iterable[Record]) -> list[Record]:
     """Leaves out models that were measured before, such as the base that several runs were compared with.
 
-    The same unpruned weights are one model, whatever the seed of the run that measured them. Elsewhere, two runs may
-    come to the same weights, as methods do that choose the same heads; each of them counts.
+    The same unpruned weights are one model, whatever the run that measured them: the base of a study, and the model
+    that `prune-lab-prune` was given. Elsewhere, two runs may come to the same weights, as methods do that choose the
+    same heads; each of them counts.
     """
     kept: dict[object, Record] = {}
     for record in records:
-        run = () if is_reference(record) else (record.seed, record.gate_evaluation, repr(record.settings))
-        key = (record.weights_hash, record.method, record.state, *run)
+        run = () if is_reference(record) else _run(record)
+        key = (record.weights_hash, record.state, *run)
         kept.setdefault(key if record.weights_hash else id(record), record)
     return list(kept.values())
+
+
+def _run(record: Record) -> tuple[object, ...]:
+    return (record.method, record.seed, record.gate_evaluation, repr(record.settings))
+
+
+def num_compared(records: Iterable[Record], references: Sequence[Record]) -> int:
+    """How many records say that they were compared with one of `references`."""
+    scores = [record.bleu for record in references if record.bleu is not None]
+    known = [record for record in records if (record.significance or {}).get("baseline_bleu") is not None]
+    return sum(_is_comparison_with(record, scores) for record in known)
 
 
 def compared_with(records: Sequence[Record], references: Sequence[Record]) -> list[Record]:

@@ -21,7 +21,7 @@ from prune_lab.results.page import definitions, details, escape, page, picture, 
 from prune_lab.results.record import Record
 from prune_lab.results.rows import answers_table, link, quality_table, size_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
-from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences
+from prune_lab.results.summary import TOLERANCE, answers, best_answer, effort, sentences, trained_otherwise
 
 # An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
 _MAX_SVG_BYTES = 200_000
@@ -95,7 +95,7 @@ def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, n
         embedded = _figure(draw, [directory / f"{name}{suffix}{ending}" for ending in suffixes], heading, caption)
         if embedded:
             parts += [f"<h3>{escape(heading)}</h3>", embedded]
-        if name == "curve" and panel.reference is not None and panel.lines:
+        if name == "curve" and answers(panel):
             parts.append(f"<h3>Fewest heads for a loss of at most {TOLERANCE:g} BLEU</h3>")
             parts.append(answers_table(panel, styles, TOLERANCE))
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
@@ -125,7 +125,8 @@ _SPEED = (
     "Decoding speed of a pruned model over that of the unpruned one. The two translate the same lines in turn, in one "
     "process; the median of the pairs of passes, with its interval. An interval that includes 1 is no measurable "
     "change. Hollow: outputs of other length, which take another time whatever the model. Nothing is computed from the "
-    "number of heads.",
+    "number of heads. Where intervals are wide, prune-lab-evaluate with unpruned= measures again: on a machine that "
+    "does nothing else, with more of speed.num_lines and speed.repeats.",
 )
 
 
@@ -154,7 +155,9 @@ def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     if best is not None:
         name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"
         figures.append((f"{best.point.heads:.3g} of {total}", name))
-        figures.append((f"{best.difference:+.2f}", f"BLEU of {best.line} there, against the unpruned model"))
+        training = trained_otherwise(panel, best.point)
+        name = f"BLEU of {best.line} there{f' ({training})' if training else ''}, against the unpruned model"
+        figures.append((f"{best.difference:+.2f}", name))
     num_methods = len(panel.lines)
     figures.append((str(len(panel.points)), f"points of {num_methods} method{'' if num_methods == 1 else 's'}"))
     return figures

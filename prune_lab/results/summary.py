@@ -12,6 +12,8 @@ from prune_lab.results.speed import ratio_of
 
 # BLEU that a pruned model may lose and still count as good as the unpruned one.
 TOLERANCE = 0.5
+# An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
+LEAST_BLEU = 1.0
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,10 @@ class Answer:
 
 
 def answers(panel: Panel, tolerance: float = TOLERANCE) -> list[Answer]:
-    """The answer of each method of a panel; empty without an unpruned model to measure against."""
-    return [] if panel.reference is None else [_answer(panel, line, tolerance) for line in panel.lines]
+    """The answer of each method of a panel; empty without an unpruned model to measure against that translates."""
+    if panel.reference is None or panel.reference.bleu.mean < LEAST_BLEU:
+        return []
+    return [_answer(panel, line, tolerance) for line in panel.lines]
 
 
 def best_answer(panel: Panel, tolerance: float = TOLERANCE) -> Answer | None:
@@ -55,6 +59,8 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
         f"The unpruned model{went_on} with its {total} heads scores {reference.bleu.mean:.2f} BLEU{over} on "
         f"{panel.setting.test_set} ({record.num_sentences} sentences, {panel.setting.decoding_label})."
     ]
+    if reference.bleu.mean < LEAST_BLEU:
+        return [*text, "A model that scores so little does not translate this text, and no loss can be told from it."]
     if panel.lines:
         text += [sentence for sentence in (updates_sentence(panel), seeds_sentence(panel)) if sentence]
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
@@ -101,6 +107,13 @@ def updates_sentence(panel: Panel) -> str:
     text += f", as many as {_listed(alike)}" if alike else ""
     others = [f"{_listed(names)} for {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
     return f"{text}; {', '.join(others)}." if others else f"{text}."
+
+
+def trained_otherwise(panel: Panel, point: Point) -> str:
+    """For how long a point was trained where that is not as long as the unpruned model, in words; else empty."""
+    assert panel.reference is not None
+    unlike = panel.reference.updates and point.updates and panel.reference.updates != point.updates
+    return f"trained for {' to '.join(map(str, ends(point.updates)))} updates" if unlike else ""
 
 
 def seeds_sentence(panel: Panel) -> str:

@@ -77,6 +77,25 @@ def test_a2_masked_models_are_a_line_of_their_own(record):
     assert [line.name for line in panel.lines] == ["gradient", "gradient (masked)"]
 
 
+def test_differences_are_from_the_model_that_the_records_were_compared_with(record):
+    """A base that somebody trained on, in a study that did not get to its points, is not what others lose against."""
+    base = record("base", 48, bleu=38.0, weights_hash=A, base_hash=A)
+    trained_on = record("unpruned", 48, bleu=36.0, weights_hash=B, base_hash=A, settings={"updates": 3400})
+    compared = {**record().significance, "baseline_bleu": 38.0}
+    pruned = [record(num_heads=heads, bleu=37.0, base_hash=A, significance=compared) for heads in (24, 12)]
+    (panel,) = panels([base, trained_on, *pruned])
+    assert [point.line for point in panel.unpruned] == ["base", "unpruned"]
+    assert all(panel.difference(point) == pytest.approx(-1.0) for point in panel.points)
+    assert all(entry.significance == compared for point in panel.points for entry in point.records)
+
+
+def test_without_comparisons_they_are_from_the_model_that_was_trained_about_as_long(record):
+    base, trained_on = (record(name, 48, settings={"updates": n}) for name, n in (("base", 3000), ("unpruned", 9000)))
+    for updates, wanted in ((3000, "base"), (8000, "unpruned")):
+        (panel,) = panels([base, trained_on, record(settings={"updates": updates})])
+        assert panel.reference.line == wanted
+
+
 @pytest.mark.parametrize("base_bleu", [37.0, 39.0])
 def test_differences_are_from_the_model_that_was_trained_for_as_long(record, base_bleu):
     base = record("base", 48, bleu=base_bleu)
@@ -165,6 +184,8 @@ def test_a_model_that_was_measured_twice_counts_once(record):
     again = [record(weights_hash="01", base_hash=A, label=label) for label in ("run", "evaluated again")]
     (panel,) = panels([*inputs, *again])
     assert len(panel.reference.records) == 1
+    (panel,) = panels([record("base", 48, base_hash=A, weights_hash=A), *inputs, record(base_hash=A)])
+    assert [point.line for point in panel.unpruned] == ["base"], "the model of a study that was pruned by hand, too"
     assert [len(point.records) for point in panel.points] == [1]
     chosen_alike = [record("magnitude", 12, seed, weights_hash="01", base_hash=A) for seed in (1, 2)]
     assert len(panels([again[0], *chosen_alike])[0].records) == 3

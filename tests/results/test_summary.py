@@ -10,10 +10,11 @@ from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.record import Record
+from prune_lab.results.report import _key_figures
 from prune_lab.results.rows import answers_table, size_table
 from prune_lab.results.speed import NO_CHANGE, mean_change, speed_change
 from prune_lab.results.style import method_styles
-from prune_lab.results.summary import answers, best_answer, sentences
+from prune_lab.results.summary import answers, best_answer, sentences, trained_otherwise
 from prune_lab.results.table import text_table
 
 
@@ -39,6 +40,23 @@ def test_the_answer_is_the_fewest_heads_within_the_tolerance(record):
     assert "48 heads scores 38.00 BLEU" in text
     assert "gradient needs 24 of 48 heads (-0.50 BLEU, 95 % interval" in text
     assert "random with 36 heads (-8.00 BLEU)" in text
+
+
+def test_nothing_is_said_of_losses_from_a_model_that_does_not_translate(record):
+    panel = panel_of(record("unpruned", 48, bleu=0.2), record("gradient", 12, bleu=0.1))
+    assert answers(panel) == [] and best_answer(panel) is None
+    text = " ".join(sentences(panel))
+    assert "scores 0.20 BLEU" in text and "no loss can be told" in text and "12" not in text
+
+
+def test_tiles_say_when_updates_differ(record):
+    unpruned, point = record("unpruned", 48, bleu=38.0), record(bleu=38.0)
+    panel = panel_of(unpruned, point)
+    assert trained_otherwise(panel, panel.points[0]) == ""
+    longer = {**point.settings, "updates": 5000}
+    panel = panel_of(unpruned, record(bleu=38.0, settings=longer))
+    assert trained_otherwise(panel, panel.points[0]) == "trained for 5000 updates"
+    assert any("trained for 5000 updates" in name for _, name in _key_figures(panel))
 
 
 def test_seeds_are_averaged_before_the_answer(record):
