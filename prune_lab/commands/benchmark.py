@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import build, checks
 from prune_lab.commands.entry import command
+from prune_lab.commands.languages import check_languages
 from prune_lab.commands.logs import log
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.kinds import SPLITS
@@ -45,6 +46,8 @@ def check(config: dict[str, Any]) -> None:
         whole_number(config["threads"], "threads", at_most=checks.MOST_THREADS)
     checks.check_training(config["training"])
     decoding_options(config["decoding"])
+    for source in exports(config):
+        check_languages(source, "exports", config["data"], splits)
 
 
 def exports(config: dict[str, Any]) -> list[str]:

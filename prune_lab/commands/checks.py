@@ -29,9 +29,14 @@ def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
     """ValueError when a split that is needed is not set."""
     for split in needed:
         if split not in splits.available:
-            keys = [f"data.{name}" for name in needed]
-            listed = f"{', '.join(keys[:-1])} and {keys[-1]}" if len(keys) > 1 else keys[0]
-            raise ValueError(f"data.{split}: not set; {who} needs {listed}")
+            missing = [name for name in needed if name not in splits.available]
+            keys = _listed([f"data.{name}.{key}" for name in missing for key in splits.needed])
+            text = f"data.{split}: not set; {who} needs {_listed([f'data.{name}' for name in needed])}"
+            raise ValueError(f"{text}: set {keys}" if keys else text)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
 def check_report_split(split: Any, splits: Splits) -> None:

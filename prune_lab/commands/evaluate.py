@@ -7,6 +7,7 @@ from typing import Any
 
 from prune_lab.commands import origin
 from prune_lab.commands.entry import command
+from prune_lab.commands.languages import check_languages
 from prune_lab.commands.logs import log
 from prune_lab.commands.settings import BATCH, SPEED, decoding_options, model_source, whole_numbers
 from prune_lab.data.kinds import SPLITS
@@ -14,6 +15,7 @@ from prune_lab.data.splits import load_splits
 from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
 from prune_lab.results.record import FILE_NAME, Record
+from prune_lab.results.speed import measured_speed, speed_change
 
 
 def check(config: dict[str, Any]) -> None:
@@ -32,6 +34,7 @@ def check(config: dict[str, Any]) -> None:
     whole_numbers(config["batch"], "batch", BATCH)
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
+    check_languages(config["export"], "export", config["data"], splits)
 
 
 def run(config: dict[str, Any], directory: Path) -> None:
@@ -77,6 +80,10 @@ def run(config: dict[str, Any], directory: Path) -> None:
     record.save(directory)
     log.info(f"record: {directory / FILE_NAME}")
     print(found.in_words())
+    if record.speed is not None:
+        change = speed_change(record) if compared else ""
+        told = f"; against {config['unpruned']}: {change}" if change else ""
+        print(f"{measured_speed(record)} sentences a second{told}")
 
 
 main = command("evaluate", run, check=check)

@@ -7,6 +7,7 @@ from typing import Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
+from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.data.splits import load_splits
 
@@ -32,6 +33,7 @@ def check(config: dict[str, Any]) -> None:
         whole_numbers(config["speed"], "speed", SPEED)
     checks.check_run(config, splits)
     checks.check_available(splits, splits_needed(config), "pruning")
+    check_languages(config["export"], "export", config["data"], splits)
 
 
 def splits_needed(config: dict[str, Any]) -> list[str]:

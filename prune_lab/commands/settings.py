@@ -14,6 +14,7 @@ BATCH = {"max_sentences": 1, "max_source_tokens": 1}
 SPEED = {"num_lines": 1, "warm_up": 0, "repeats": 1, "max_sentences": 1}
 _MOST = 2**63 - 1
 _CONFIG, _WEIGHTS, _EXPORT = "config.json", "model.safetensors", "export"
+_MOST_SHOWN = 4
 
 
 def options_of(kind: Callable[..., Built], values: Mapping[str, Any], where: str) -> Built:
@@ -94,7 +95,7 @@ def model_source(source: Any, key: str = "export") -> str:
                 if not (directory / _WEIGHTS).is_file():
                     raise FileNotFoundError(f"{key}={source}: not a whole export, it has no {_WEIGHTS}")
                 return str(directory)
-        raise FileNotFoundError(f"{key}={source}: not an export, it has no {_CONFIG}")
+        raise FileNotFoundError(f"{key}={source}: not an export, it has no {_CONFIG}{_exports_below(path)}")
     if path.is_file():
         if path.suffix != ".ckpt":
             raise ValueError(
@@ -103,3 +104,12 @@ def model_source(source: Any, key: str = "export") -> str:
     elif source.count("/") != 1 or source.startswith((".", "/", "~")) or path.suffix == ".ckpt":
         raise FileNotFoundError(f"{key}={source}: no such directory; an export holds {_CONFIG} and {_WEIGHTS}")
     return source
+
+
+def _exports_below(directory: Path) -> str:
+    """The exports of a directory of several, as studies and `prune-lab-prune` make them, in words; empty for none."""
+    found = sorted(str(path.parent) for depth in ("*", "*/*", "*/*/*") for path in directory.glob(f"{depth}/{_CONFIG}"))
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+    return f"; below it are {', '.join(found[:_MOST_SHOWN])}{more}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
-from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
+from prune_lab.commands.languages import check_languages
+from prune_lab.commands.settings import SPEED, decoding_options, whole_number, whole_numbers
 from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import Splits, load_splits
 
@@ -28,7 +29,7 @@ def check(config: dict[str, Any]) -> None:
         checks.check_tokenizer(config["tokenizer"])
         plan(config)
     else:
-        model_source(config["init_from"], "init_from")
+        check_languages(config["init_from"], "init_from", config["data"], splits)
 
 
 def plan(config: dict[str, Any]) -> Plan:

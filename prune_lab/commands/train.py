@@ -7,6 +7,7 @@ from typing import Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
+from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
 
@@ -25,6 +26,8 @@ def check(config: dict[str, Any]) -> None:
     if source is None:
         checks.check_tokenizer(config["tokenizer"])
         checks.check_model(config)
+    else:
+        check_languages(source, "init_from", config["data"], splits)
 
 
 def run(config: dict[str, Any], directory: Path) -> None:

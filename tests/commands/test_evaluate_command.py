@@ -209,3 +209,20 @@ def test_files_are_checked_before_torch_is_imported(folder: Path) -> None:
 
 def _write(path: str, lines: list[str]) -> None:
     Path(path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def test_a_directory_of_several_exports_names_them(run: Run, folder: Path, export: Path) -> None:
+    for name in ("12-heads", "24-heads"):
+        shutil.copytree(export, folder / "pruned" / name / "export")
+    message = run("evaluate", "export=pruned").refused()
+    assert message.endswith("it has no config.json; below it are pruned/12-heads/export, pruned/24-heads/export")
+
+
+def test_speed_is_told_with_its_ratio(run: Run, folder: Path, export: Path) -> None:
+    quick = ["data.test.num_pairs=4", "decoding=greedy", "speed.num_lines=2", "speed.repeats=1"]
+    alone = run("evaluate", f"export={export}", *quick).out.splitlines()
+    assert alone[-1].endswith(" sentences a second")
+    model = Transformer.from_pretrained(export)
+    prune_heads(model, HeadMask.removing({"encoder.0.self": [0]}, model)).save_pretrained("smaller")
+    beside = run("evaluate", "export=smaller", f"unpruned={export}", *quick, "output=beside").out.splitlines()
+    assert f" sentences a second; against {export}: " in beside[-1]
