@@ -97,7 +97,8 @@ class Command:
                 self._failures = [("", error)]
         except KeyboardInterrupt as error:
             if not str(error):
-                print("interrupted", file=sys.stderr)
+                rest = "; the same command goes on with what is not done yet" if self.writes_directory else ""
+                print(f"prune-lab-{self.name}: stopped{rest}", file=sys.stderr)
             sys.exit(error.exit_status if isinstance(error, Stopped) else 130)
         finally:
             os.environ["HYDRA_FULL_ERROR"] = "1" if show_all else "0"

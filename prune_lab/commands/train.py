@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
+from prune_lab.commands.run_directory import is_main_process
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
+
+if TYPE_CHECKING:
+    from prune_lab.model.transformer import Transformer
 
 
 def check(config: dict[str, Any]) -> None:
@@ -50,6 +54,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
     text = splits.train
     train = EncodedCorpus.encode(model.tokenizer, text.pairs, text.line_numbers)  # type: ignore[arg-type]
+    if is_main_process():
+        print(in_words(model, splits.name, len(train), config["trainer"]["max_steps"]), flush=True)
     result = fit(
         model,
         TrainingData(train=train, validation=splits.validation, scoring=ScoreSettings.of(splits)),
@@ -89,6 +95,17 @@ def run(config: dict[str, Any], directory: Path) -> None:
             config=config,
         )
         print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")
+
+
+def in_words(model: Transformer, data: str, num_pairs: int, num_updates: int) -> str:
+    """What is trained, and for how long, before it begins."""
+    num_heads = sum(map(len, model.heads().values()))
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    gates = f" with {model.config.gates['name']} gates" if model.config.gates is not None else ""
+    return (
+        f"train: {num_updates} updates on {num_pairs:,} sentence pairs of {data}; "
+        f"{num_heads} heads{gates}, {num_parameters:,} parameters"
+    )
 
 
 main = command("train", run, check=check)

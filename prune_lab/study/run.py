@@ -57,6 +57,7 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     directory = Path(directory)
     is_new = check_identity(setup.config, setup.plan, contents_of(setup.splits, setup.trained_base), directory)
     stages = Stages(setup, directory)
+    print(_in_words(setup), flush=True)
     try:
         _keep_tokenizer(setup.tokenizer, directory / TOKENIZER)
         stages.base()
@@ -91,6 +92,16 @@ def _keep_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
         raise ValueError(f"{path}: the study has this tokenizer, not one with the hash {tokenizer.hash}")
 
 
+def _in_words(setup: StudySetup) -> str:
+    """What the study does, before it begins."""
+    points, names = setup.plan.points(), [method.name for method in setup.plan.methods]
+    begin = "the base is given" if setup.trained_base is not None else "a base"
+    return (
+        f"study {setup.plan.name}: {begin}, the base trained on, {len(points)} points of {', '.join(names)}; "
+        f"data {setup.splits.name}"
+    )
+
+
 def _failure(stages: Stages, point: Point) -> Exception | None:
     """Make a point; if that cannot be, leave a record of why, and return it."""
     try:
@@ -109,5 +120,6 @@ def _failure(stages: Stages, point: Point) -> Exception | None:
             settings={key: value for key, value in settings.items() if value is not None},
         )
         record.save(stages.place_of(point))
+        stages.progress.failed(point.name)
         return error
     return None

@@ -26,6 +26,7 @@ from prune_lab.results.record import Record
 from prune_lab.study.criterion_points import CriterionPoints
 from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, training_facts, updates_in_all
 from prune_lab.study.plan import Point
+from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
@@ -45,6 +46,8 @@ class Stages:
         self.setup = setup
         self.directory = directory
         self._criterion_points = CriterionPoints(self)
+        base_updates = 0 if setup.trained_base is not None else int(setup.base.trainer["max_steps"])
+        self.progress = Progress(updates_by_stage(setup.plan, base_updates))
 
     @cached_property
     def data(self) -> TrainingData:
@@ -82,7 +85,7 @@ class Stages:
             result = self._fit(self.setup.build_model(), self.setup.base, place, seeds, "base")
             return Made(model=result.model, result=result, settings={"updates": result.num_updates})
 
-        return self._stage(place, seeds, make, method="base", label="base, before further training")
+        return self._stage("base", place, seeds, make, method="base", label="base, before further training")
 
     def continued(self) -> Record:
         """Train the base on without pruning, for as long as the methods may; it is what they are compared with."""
@@ -95,12 +98,13 @@ class Stages:
             settings = {**updates_in_all(self.base_updates, total), "recovery_updates": total}
             return Made(model=model, result=result, settings=settings)
 
-        return self._stage(place, seeds, make, method=UNPRUNED, label=f"{UNPRUNED}, trained on")
+        return self._stage(UNPRUNED, place, seeds, make, method=UNPRUNED, label=f"{UNPRUNED}, trained on")
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
         make = self._gated if point.budget is None else self._criterion_points.make
         return self._stage(
+            point.name,
             self.place_of(point),
             self.setup.seeds_of(point.seed),
             lambda: make(point),
@@ -181,13 +185,15 @@ class Stages:
             label=label,
         )
 
-    def _stage(self, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
+    def _stage(self, name: str, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
         """Make a model unless its record is complete, export it, and measure the export."""
-        finished = _finished(place)
+        finished = complete_record(place)
         if finished is not None:
+            self.progress.done_before(name, result_line(finished))
             return finished
         start = time.monotonic()
         made = make()
+        seconds = time.monotonic() - start
         export = place / EXPORT
         made.model.save_pretrained(export)
         setup = self.setup
@@ -200,7 +206,7 @@ class Stages:
             seed=seeds.data,
             settings=made.settings,
             seeds=asdict(seeds),
-            seconds={"training": time.monotonic() - start},
+            seconds={"training": seconds},
             **training_facts(made.result),
             base_hash=self.base_hash,
             device=setup.device,
@@ -211,7 +217,7 @@ class Stages:
         for checkpoint in place.glob("**/*.ckpt"):
             checkpoint.unlink()
         shutil.rmtree(place / GATED, ignore_errors=True)
-        print(f"{place.name}: {result_line(record)}", flush=True)
+        self.progress.made(name, result_line(record), seconds, time.monotonic() - start - seconds)
         return record
 
     @cached_property
@@ -219,14 +225,6 @@ class Stages:
         """Translations of the unpruned model that trained as long as the points."""
         text = (self.directory / "continued" / HYPOTHESES).read_text(encoding="utf-8")
         return text.removesuffix("\n").split("\n")
-
-
-def _finished(place: Path) -> Record | None:
-    """The complete record of a stage, told to the user, or None when it is still to do."""
-    record = complete_record(place)
-    if record is not None:
-        print(f"{place.name}: done before, {result_line(record)}", flush=True)
-    return record
 
 
 def _no_scores(model: Transformer) -> HeadScores:

@@ -69,7 +69,12 @@ def test_it_shows_progress_and_ends_with_a_table_and_the_path_of_the_report(tiny
     said = tiny_study[1].splitlines()
     assert said[-1] == "report: run/report.html"
     assert any(re.match(r"base: update 4/4 .*BLEU", line) for line in said)
-    assert any(re.match(r"steps-4heads-seed1: 4 heads, synthetic test BLEU \d", line) for line in said)
+    assert said[0].startswith("study quickstart: a base, the base trained on, "), said[0]
+    ends = [match for line in said if (match := re.fullmatch(r"(\d+) of (\d+): (\S+): \d heads, .* BLEU \d.*", line))]
+    num_stages = 2 + len(POINTS)
+    assert [(int(end[1]), int(end[2])) for end in ends] == [(n, num_stages) for n in range(1, num_stages + 1)]
+    assert [end[3] for end in ends[:2]] == ["base", "unpruned"] and {end[3] for end in ends[2:]} == set(POINTS)
+    assert " left in all" in ends[1][0] and " left in all" not in ends[-1][0]
     table = said[said.index("synthetic test, beam 2, length penalty 0.6") :]
     assert table[2] == "diff: against unpruned, trained on; 10 updates, 1 run"
     assert table[3].startswith("method  ") and "heads" in table[3] and "BLEU" in table[3]

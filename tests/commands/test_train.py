@@ -62,7 +62,8 @@ def test_a_run_leaves_an_export_checkpoints_metrics_and_a_record(run: Run, folde
     assert record.settings == {"updates": 2} and record.seconds["training"] > 0
     assert (record.validation_decoding, record.training["parts"]) == ("greedy", 2)
     assert record.base_hash == weights_hash(load_export(directory / "export"))
-    lines = found.out.splitlines()
+    first, *lines = found.out.splitlines()
+    assert re.fullmatch(r"train: 2 updates on 120 sentence pairs of synthetic; 6 heads, [\d,]+ parameters", first)
     assert re.match(r"train: update 1/2 .*BLEU", lines[0]) and re.match(r"train: update 2/2 .*BLEU", lines[1])
     assert lines[2:] == [
         f"export: {directory.relative_to(folder)}/export",
@@ -230,7 +231,7 @@ def test_the_same_command_goes_on_where_it_stopped(
     assert weights_hash(load_export(directory / "export")) == weights_hash(load_export(folder / "whole" / "export"))
     assert Record.load(directory).bleu == Record.load("whole").bleu
     again = run("train", *longer, *GATES)
-    assert again.status == 0 and "update" not in again.out
+    assert again.status == 0 and "train: update" not in again.out
 
 
 def test_c5_c7_pairs_that_are_left_out_are_counted(run: Run, folder: Path, settings: list[str]) -> None:

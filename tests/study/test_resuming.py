@@ -63,9 +63,13 @@ def cut_short(path: Path) -> None:
 
 def test_every_stage_that_is_done_is_named(make_setup: Make, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_study(make_setup(METHODS, budgets=[4]), copied)
-    stages = {"base": 6, "continued": 6, POINT.name: 4, "magnitude-4heads-seed1": 4}
-    for line, (name, num_heads) in zip(capsys.readouterr().out.splitlines(), stages.items(), strict=False):
-        assert re.fullmatch(rf"{name}: done before, {num_heads} heads, synthetic test BLEU \d+\.\d\d", line)
+    stages = {"base": 6, "unpruned": 6, POINT.name: 4, "magnitude-4heads-seed1": 4}
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("study ") and first.endswith("2 points of gates, magnitude; data synthetic")
+    for number, (line, (name, num_heads)) in enumerate(zip(lines, stages.items(), strict=False), start=1):
+        assert re.fullmatch(
+            rf"{number} of 4: {name}: done before, {num_heads} heads, synthetic test BLEU \d+\.\d\d", line
+        )
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "test"])

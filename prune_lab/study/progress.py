@@ -1,0 +1,79 @@
+"""What a study says of its stages: which are done, what they gave, and how long the rest will take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prune_lab.study.method import Method
+from prune_lab.study.plan import Plan
+from prune_lab.training.callbacks.progress import in_words
+
+
+class Progress:
+    """Prints a line for each stage that ends: `3 of 14: gradient-18heads-seed1: 18 heads, ..., 12 min left`.
+
+    A stage takes its time in training, by the number of its updates, and in being measured, which is much the same for
+    all; both are known from the stages that this process did.
+
+    Args:
+        updates: of all stages by name, in the order in which they are done; 0 for those that train nothing.
+    """
+
+    def __init__(self, updates: Mapping[str, int]) -> None:
+        self._updates, self._num_stages = dict(updates), len(updates)
+        self._trained = self._num_made = 0
+        self._training = self._measuring = 0.0
+
+    def done_before(self, name: str, result: str) -> None:
+        """A stage that an earlier run of the study has done."""
+        self._updates.pop(name, None)
+        self._say(name, f"done before, {result}")
+
+    def failed(self, name: str) -> None:
+        """A stage that the study goes on without."""
+        self._updates.pop(name, None)
+
+    def made(self, name: str, result: str, making: float, measuring: float) -> None:
+        """A stage that was done now.
+
+        Args:
+            name: of the stage.
+            result: in words.
+            making: seconds until there was a model.
+            measuring: seconds after that.
+        """
+        updates = self._updates.pop(name, 0)
+        if updates:
+            self._trained, self._training = self._trained + updates, self._training + making
+        self._measuring, self._num_made = self._measuring + measuring, self._num_made + 1
+        left = self.seconds_left()
+        self._say(name, f"{result}, {in_words(left)} left in all" if left else result)
+
+    def seconds_left(self) -> float:
+        """For the stages that are not done yet; 0 for none, or while there is nothing to go by."""
+        wanted = sum(self._updates.values())
+        if not self._num_made or (wanted and not self._trained):
+            return 0.0
+        training = wanted * self._training / self._trained if wanted else 0.0
+        return training + len(self._updates) * self._measuring / self._num_made
+
+    def _say(self, name: str, what: str) -> None:
+        print(f"{self._num_stages - len(self._updates)} of {self._num_stages}: {name}: {what}", flush=True)
+
+
+def updates_by_stage(plan: Plan, base_updates: int) -> dict[str, int]:
+    """The updates of each stage of a study, in the order in which they are done.
+
+    Args:
+        plan: the points.
+        base_updates: of the base; 0 where it is there already.
+    """
+    after = {point.name: _updates(plan, point.method) for point in plan.points()}
+    return {"base": base_updates, "unpruned": plan.tuning.total_updates, **after}
+
+
+def _updates(plan: Plan, method: Method) -> int:
+    if method.gates is None and not method.recovery:
+        return 0
+    num_sharing = len(plan.budgets_of(method)) if method.gates is None and method.build_schedule().rescores else 1
+    return plan.tuning.total_updates // num_sharing
