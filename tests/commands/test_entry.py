@@ -310,6 +310,21 @@ def test_help_says_what_it_does_and_explains_the_keys(run: Run, folder: Path, na
     assert list(folder.iterdir()) == []
 
 
+def test_help_shows_the_values_in_force(run: Run, folder: Path) -> None:
+    """Also where a group changes those of the command's file, or the command those of a group, or an override both."""
+    lines = run("study", "--help", "seed=7").out.splitlines()
+    assert "  name: quickstart" in lines and "    vocab_size: 600" in lines and "vocab_size: 8000" not in "".join(lines)
+    assert "seed: 7                   # of the base model" in lines
+    assert "  budgets: [18, 12, 6]    # heads to keep, for methods with a criterion" in lines
+    assert [line for line in lines if line.startswith("  study:")] == ["  study:"], "a global group has no key above it"
+    lines = run("prune", "--help").out.splitlines()
+    assert {line.split("#")[0].strip() for line in lines if "max_steps: " in line} == {
+        "trainer: {max_steps: 0}",
+        "max_steps: 0",
+    }
+    assert "Groups" not in run("report", "--help").out
+
+
 def test_the_configuration_can_be_shown(run: Run, folder: Path) -> None:
     found = run("evaluate", "--cfg", "job", "export=x", "decoding=greedy")
     config = yaml.safe_load(found.out)
