@@ -16,7 +16,7 @@ def slug(overrides: Sequence[str]) -> str:
 
     It holds letters, digits, ``.``, ``_`` and ``-`` only. Overrides in another order have the same hash when they set
     the same keys; it tells apart what the readable part leaves out. That are values too long to be read, and where
-    there are too many overrides the last of them; keys that a multirun sweeps over stay longest.
+    there are too many overrides those of the text, and the last of them; keys that a multirun sweeps over stay longest.
 
     Args:
         overrides: as on the command line, ``key=value``; the directory itself (``output``) does not count.
@@ -27,7 +27,7 @@ def slug(overrides: Sequence[str]) -> str:
     digest = hashlib.sha256("\n".join(sorted(last.values())).encode()).hexdigest()[:8]
     parts = {override: _short(override) for override in last.values()}
     kept, room = [], _LONGEST
-    for override in sorted(parts, key=lambda override: not _is_swept(override)):  # which keeps their order otherwise
+    for override in sorted(parts, key=_unimportance):  # which keeps their order otherwise
         if len(parts[override]) <= room:
             kept.append(override)
             room -= len(parts[override]) + 1
@@ -47,6 +47,10 @@ def _short(override: str) -> str:
     key = safe_name(key_of(override).rpartition(".")[2])[:_LONGEST_VALUE]
     value = safe_name(value) if value else ""
     return f"{key}-{value}" if 0 < len(value) <= _LONGEST_VALUE else key
+
+
+def _unimportance(override: str) -> tuple[bool, bool]:
+    return (not _is_swept(override), key_of(override).startswith("data."))
 
 
 def _is_swept(override: str) -> bool:

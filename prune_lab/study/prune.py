@@ -96,7 +96,10 @@ class _Pruner:
         self.scores_gates_again = settings.criterion.needs_gates and settings.schedule.rescores and not by_keep_rule
         learn = any(isinstance(gate, HardConcreteGate) for gate in model.gates().values())
         self._evaluation = settings.gate_evaluation if learn and settings.gate_evaluation != "keep" else None
-        self._name = "gates" if by_keep_rule else settings.criterion.name
+        gates = None if model.config.gates is None else str(model.config.gates["name"])
+        # What the keep rule leaves is of the same method as the gated model itself.
+        self._name = gates if by_keep_rule and gates is not None else settings.criterion.name
+        self._method_before = settings.method or gates or INPUT
         self._encoded: EncodedCorpus | None = None
         self._recovered, self._seconds = 0, 0.0
         self._result: FitResult | None = None
@@ -168,7 +171,7 @@ class _Pruner:
         if complete_record(place) is None:
             model.save_pretrained(place / EXPORT)
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
-            method = UNPRUNED if is_whole else INPUT
+            method = UNPRUNED if is_whole else self._method_before
             self._record(place / EXPORT, place, method=method, settings=updates_in_all(self._settings.updates))
         return read_lines(place / HYPOTHESES)
 

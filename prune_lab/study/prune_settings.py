@@ -41,6 +41,7 @@ class PruneSettings:
         speed: see `prune_lab.evaluation.decoding_speed.measure_decoding`; None for no measurement.
         seed: of the run.
         seeds: of the recovery.
+        method: what chose the heads of the model, for its own record; None where nothing says it.
         base_hash: hash of the weights of the base model, for records.
         device: where models are scored and decoded.
         updates: how long the model was trained before, for records; None where that is not known.
@@ -64,6 +65,7 @@ class PruneSettings:
     speed: dict[str, Any] | None
     seed: int
     seeds: Seeds
+    method: str | None
     base_hash: str | None
     device: torch.device
     updates: int | None

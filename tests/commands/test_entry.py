@@ -74,8 +74,9 @@ def test_the_same_configuration_has_the_same_directory_and_another_one_another()
         ([*TEXT, "penalty.weight=0.01,0.02,0.05", "seed=1,2"], "source-train.en_weight-0.01-0.02-0.05_seed-1-2"),
         ([*TEXT, "seed=range(1,4)"], "source-train.en_target-train.de_seed-range-1-4"),
         (["budgets=[24,12]", "seed=1"], "budgets-24-12_seed-1"),
+        ([*TEXT, "criterion=gradient", "budgets=[24,12]"], "source-train.en_criterion-gradient_budgets-24-12"),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_names_keep_what_is_swept_over_and_leave_out_what_is_too_long(overrides: list[str], readable: str) -> None:
     name, _, digest = slug(overrides).rpartition("_")

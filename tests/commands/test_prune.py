@@ -137,7 +137,8 @@ def test_auto_is_the_keep_rule_of_the_gates(prune: Run, gated: Path) -> None:
     places, _ = prune(f"export={gated}", "budgets=auto")
     assert list(places) == [4] and heads_of(places[4]) == KEPT
     model, record = load_export(places[4] / "export"), Record.load(places[4])
-    assert (record.method, record.state, record.gate_evaluation) == ("gates", "pruned", "round")
+    assert (record.method, record.state, record.gate_evaluation) == ("hard_concrete", "pruned", "round")
+    assert (Record.load("run/input").method, Record.load("run/input").state) == ("hard_concrete", "masked")
     assert not model.gates()
     whole = load_export(gated)
     whole.remove_gates()
