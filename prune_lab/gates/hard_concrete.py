@@ -72,7 +72,10 @@ class HardConcreteGate(nn.Module):
 
     def sample(self) -> Tensor:
         """One draw [H], differentiable in log_a where it falls between 0 and 1."""
-        noise = torch.rand(self.log_a.shape, generator=self.generator).to(self.log_a.device)
+        noise = torch.rand(self.log_a.shape, generator=self.generator)
+        if self.log_a.device.type == "cuda":
+            noise = noise.pin_memory()  # or the copy would wait for the device
+        noise = noise.to(self.log_a.device, non_blocking=True)
         noise = self.eps + (1 - 2 * self.eps) * noise
         soft = torch.sigmoid((noise.logit() + self.log_a.float()) / self.temperature)
         return (soft * (self.zeta - self.gamma) + self.gamma).clamp(0, 1)

@@ -39,10 +39,10 @@ class BatchLoss:
         model, seen = self._model, Observation()
         hidden_of = self._training_pass if model.training else model.hidden
         hidden = hidden_of(batch.source_ids, batch.target_ids[:, :-1], seen=seen)
-        gold = batch.target_ids[:, 1:]
-        real = gold != model.config.pad_id
-        targets = gold[real]
-        loss, nll = token_cross_entropy(hidden[real], model.output_weight, targets, self._label_smoothing)
+        positions = batch.find_gold()
+        targets = batch.target_ids[:, 1:].flatten()[positions]
+        real = hidden.flatten(0, 1).index_select(0, positions)
+        loss, nll = token_cross_entropy(real, model.output_weight, targets, self._label_smoothing)
         for auxiliary in seen.auxiliary_losses.values():
             loss = loss + auxiliary * len(targets)
         return loss, nll

@@ -29,6 +29,7 @@ class TrainingPass:
         products: see `prune_lab.attention.products`.
         parts: threads that share a batch; see `prune_lab.training.parts`.
         compile_options: arguments of `torch.compile`, or None.
+        autocast: type of mixed precision, as `bf16-mixed` trains, or None.
 
     Attributes:
         model: the copy that is trained.
@@ -47,15 +48,18 @@ class TrainingPass:
         products: str = "float32",
         parts: int = 1,
         compile_options: dict[str, Any] | None = None,
+        autocast: torch.dtype | None = None,
     ) -> None:
         self.model = model.copy().train()
         device = model.output_weight.device
         self._batches = [batch.to(device) for batch in batches]
-        self.num_target_tokens = sum(batch.num_target_tokens for batch in self._batches)
+        self._num_target_tokens = [batch.num_target_tokens for batch in batches]
+        self.num_target_tokens = sum(self._num_target_tokens)
         self._optimizer = optimizer(parameter_groups(self.model, gate_learning_rate=0.05))
         gates = {id(parameter) for parameter in gate_parameters(self.model)}
         self._clipped = [p for p in self.model.parameters() if p.requires_grad and id(p) not in gates]
         self._penalty, self._clip_norm, self._products = penalty, clip_norm, products
+        self._autocast = torch.autocast(device.type, dtype=autocast, enabled=autocast is not None)
         loss = BatchLoss(self.model, label_smoothing=label_smoothing, compile_options=compile_options)
         self._loss = BatchParts(self.model, loss, parts) if parts > 1 else loss
 
@@ -67,9 +71,9 @@ class TrainingPass:
     def update(self, number: int) -> None:
         """Makes one update, with the batch of this number."""
         batch = self._batches[number]
-        with products_in(self._products):
+        with products_in(self._products), self._autocast:
             loss, _ = self._loss(batch)
-        loss = loss / batch.num_target_tokens
+        loss = loss / self._num_target_tokens[number]
         if self._penalty is not None:
             loss = loss + self._penalty(self.model, number)
         loss.backward()
