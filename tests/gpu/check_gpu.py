@@ -122,9 +122,7 @@ def check_no_waiting(device: torch.device, sizes: dict[str, Any]) -> None:
     """An update with gates, penalty and clipping never asks the device for a value."""
     model = model_of(1000, **sizes).to(device)
     model.add_gates("hard_concrete")
-    update = training_pass(
-        model, [batch_of(32, 24, 1000).pin_memory() if device.type == "cuda" else batch_of(8, 9, 1000)]
-    )
+    update = training_pass(model, [batch_of(8, 16, 1000)])
     update()
     update()
     wait(device)
