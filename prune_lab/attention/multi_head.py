@@ -17,6 +17,7 @@ from prune_lab.attention.core import attend
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.positions import rotate
 from prune_lab.attention.products import linear
+from prune_lab.attention.reduced import products_of_this_thread
 
 
 class MultiHeadAttention(Attention):
@@ -98,6 +99,9 @@ class MultiHeadAttention(Attention):
         if gates is not None and gates.dim() == 1:
             # g_h * (head_h W_O^h) = head_h (g_h W_O^h): scaling the weight costs H*K*D products instead of B*T*H*K.
             weight = weight * gates.repeat_interleave(self.head_dim)
+            if products_of_this_thread() is not None:
+                # What a masked head says must not count for how finely a row is rounded.
+                heads = heads * (gates != 0)[:, None, None]
         elif gates is not None:
             heads = heads * (gates[..., None, None] if gates.dim() == 2 else gates[..., None])
         joined = heads.transpose(1, 2).flatten(2)

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from prune_lab.attention.reduced import products_of_this_thread
+
 PRODUCTS = ("float32", "bfloat16")
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 # A plain variable of the module: torch.compile can look at it and cannot at a ContextVar.
@@ -70,6 +72,9 @@ def product_type(factor: Tensor) -> torch.dtype:
 
 def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """inputs W^T + b: [..., I] -> [..., O], with the product in the type in force."""
+    rounded = products_of_this_thread()
+    if rounded is not None:
+        return rounded.linear(inputs, weight, bias)
     if _reduced and product_type(inputs) != inputs.dtype and not torch.is_autocast_enabled(inputs.device.type):
         return _ReducedLinear.apply(inputs, weight, bias)
     return functional.linear(inputs, weight, bias)

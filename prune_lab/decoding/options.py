@@ -12,6 +12,7 @@ STOP_RULE = (
     "beam_size hypotheses finished, or no unfinished one can still win; the end mark is forced at the maximum length"
 )
 
+PRODUCTS = ("float32", "bfloat16", "int8")
 # Beyond these a search overflows or fills the memory; nothing sensible comes near them.
 _MOST = {"beam_size": 10_000, "length_penalty": 100, "max_length_a": 1_000_000, "max_length_b": 1_000_000}
 
@@ -26,6 +27,8 @@ class DecodingOptions:
         max_length_a: the longest hypothesis has a + b * S tokens before its end mark, S source tokens without the
             end mark.
         max_length_b: see `max_length_a`.
+        products: type of the products of linear layers: `float32`, or `bfloat16` or `int8`, which are faster where the
+            processor has them, and round (see `prune_lab.attention.reduced`).
 
     Raises:
         ValueError: names the key, the value and what is allowed.
@@ -35,6 +38,7 @@ class DecodingOptions:
     length_penalty: float = 0.6
     max_length_a: int = 10
     max_length_b: float = 1.5
+    products: str = "float32"
 
     def __post_init__(self) -> None:
         if isinstance(self.beam_size, bool) or not isinstance(self.beam_size, int) or self.beam_size < 1:
@@ -54,6 +58,9 @@ class DecodingOptions:
             raise ValueError(
                 f"decoding.max_length_a and max_length_b: {lengths}; allowed are numbers from 0, not both 0"
             )
+
+        if self.products not in PRODUCTS:
+            raise ValueError(f"decoding.products: {self.products!r}; allowed are {', '.join(PRODUCTS)}")
 
     @property
     def search(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from prune_lab.attention.reduced import reduced_products
 from prune_lab.data.batch import check_ids
 from prune_lab.decoding.beam_search import beam_search
 from prune_lab.decoding.greedy import greedy_search
@@ -33,7 +34,7 @@ def search_hypotheses(
     check_ids("source_ids", source_ids)
     if len(source_ids) == 0:
         return Hypotheses([], [])
-    with evaluation_mode(model):
+    with evaluation_mode(model), reduced_products(options.products, source_ids.device):
         return _search(model, source_ids, options, use_cache, _limits(model, source_ids, options, max_length))
 
 

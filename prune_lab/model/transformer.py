@@ -14,9 +14,9 @@ from typing import Any
 
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
-from torch.nn import functional
 
 from prune_lab.attention.masks import CAUSAL, padding_mask
+from prune_lab.attention.products import linear
 from prune_lab.attention.site import AttentionSite
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.decoding.result import Hypotheses
@@ -93,7 +93,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     def project(self, hidden: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
-        return functional.linear(hidden, self.output_weight)
+        return linear(hidden, self.output_weight)
 
     def encode(
         self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None

@@ -9,6 +9,7 @@ from prune_lab.results.record import Record
 
 # Settings that change how fast a hypothesis is found, not which one.
 _SPEED_ONLY = ("batch_size",)
+_USUAL_PRODUCTS = "float32"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Comparable:
         """The setting of a complete record."""
         assert record.bleu_signature and record.decoding_kind and record.total_heads is not None
         decoding = {name: value for name, value in record.decoding.items() if name not in _SPEED_ONLY}
+        decoding.setdefault("products", _USUAL_PRODUCTS)  # of records that do not say it
         return cls(
             test_set=str(record.test_set["name"]),
             references_hash=str(record.test_set["references_hash"]),
@@ -40,12 +42,13 @@ class Comparable:
     def decoding_label(self) -> str:
         """Decoding in a few words: `greedy`, or `beam 5, length penalty 1.0`."""
         settings = json.loads(self.decoding)
+        rounded = "" if settings["products"] == _USUAL_PRODUCTS else f", {settings['products']}"
         if self.decoding_kind == "greedy":
-            return "greedy"
+            return f"greedy{rounded}"
         label = f"beam {settings['beam_size']}" if "beam_size" in settings else "beam"
         if settings.get("length_penalty") is not None:
             label += f", length penalty {settings['length_penalty']}"
-        return label
+        return label + rounded
 
     @property
     def short_signature(self) -> str:

@@ -54,6 +54,16 @@ def test_c9_unlike_scores_are_never_on_one_curve(record, changes):
     assert {entry.remaining_heads for entry in second.records} == {8}
 
 
+def test_rounded_products_are_a_setting_of_their_own_and_float32_is_the_usual_one(record):
+    exact = record().decoding
+    found = panels(
+        [record(num_heads=24), record(num_heads=12, decoding={**exact, "products": "float32"})]
+        + [record(num_heads=8, decoding={**exact, "products": "int8"})]
+    )
+    labels = {panel.setting.decoding_label: len(panel.records) for panel in found}
+    assert labels == {"beam 5, length penalty 1.0": 2, "beam 5, length penalty 1.0, int8": 1}
+
+
 def test_c2_greedy_rows_are_never_joined_with_beam_rows(record):
     options = {"decoding": {}, "decoding_kind": "greedy"}
     found = panels([record(num_heads=24), record(num_heads=12, **options), record(num_heads=8, decoding={})])
