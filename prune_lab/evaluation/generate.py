@@ -101,7 +101,7 @@ def translate_lines(
 
     texts, scores, target_lengths = [""] * len(lines), [0.0] * len(lines), [0] * len(lines)
     batches = list(source_batches(model, sources, max_sentences, max_padded_tokens))
-    for (batch, _), found in zip(batches, _searched(model, [ids for _, ids in batches], options), strict=True):
+    for (batch, _), found in zip(batches, search_batches(model, [ids for _, ids in batches], options), strict=True):
         for index, ids, score in zip(batch, found.ids, found.scores, strict=True):
             # The line is a line of a file: nothing in it may end it.
             texts[index] = tokenizer.decode_target(ids).replace("\n", " ").replace("\r", " ")
@@ -248,10 +248,15 @@ def source_batches(
         yield batch, torch.tensor(rows, device=device)
 
 
-def _searched(model: Transformer, batches: Sequence[Tensor], options: DecodingOptions) -> Iterator[Hypotheses]:
-    """What is found for each batch [B, S], in order; on the CPU several batches are searched at once, a thread each.
+def search_batches(model: Transformer, batches: Sequence[Tensor], options: DecodingOptions) -> Iterator[Hypotheses]:
+    """What is found for each batch, in order; on the CPU several batches are searched at once, a thread each.
 
     The operations of a decoding step are too short for several threads to share one well.
+
+    Args:
+        model: on the device of the batches.
+        batches: source ids [B, S] of each.
+        options: how to search.
     """
 
     def search(source_ids: Tensor) -> Hypotheses:

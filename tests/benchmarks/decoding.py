@@ -4,7 +4,8 @@
 
 DIR holds Multi30k; test_2016_flickr is decoded in batches sorted by length. EXPORT is a model of prune_lab with all its
 heads, ReLU, sinusoidal positions and one table. Marian takes part where its norms come after the blocks. Length
-penalties of the toolkits differ a little, so their outputs do: how many are the same is said.
+penalties of the toolkits differ a little, so their outputs do: how many are the same is said. CTranslate2 is measured
+with all threads on one batch after the other ("shared") and with batches searched at once, a thread each ("batches").
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from in_turn import time_processes
 
 from prune_lab.data.corpus import read_pairs
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.generate import search_batches
 from prune_lab.evaluation.timing import speed_ratio
 from prune_lab.model.transformer import Transformer
 
@@ -52,19 +54,19 @@ def build(name: str, export: str, data: str, beam: int, batch: int, number: int 
         "prune_lab": own,
         "joeynmt": joeynmt,
         "marian": marian,
-        "ctranslate2 float32": ctranslate2,
-        "ctranslate2 int8": ctranslate2,
+        "ctranslate2": ctranslate2,
     }
-    kind = {"kind": name.split()[1]} if name.startswith("ctranslate2") else {}
-    return makers[name](model, batches, beam=beam, threads=threads, **kind)
+    toolkit, *words = name.split()
+    return makers[toolkit](model, batches, *words, beam=beam, threads=threads)
 
 
-def own(model: Transformer, batches: Any, *, beam: int, threads: int) -> Search:
-    """prune_lab."""
-    options = DecodingOptions(beam_size=beam, length_penalty=0.6)
+def own(model: Transformer, batches: Any, products: str = "float32", *, beam: int, threads: int) -> Search:
+    """prune_lab, as it translates lines."""
+    options = DecodingOptions(beam_size=beam, length_penalty=0.6, products=products)
 
     def search() -> list[list[int]]:
-        return [ids for batch in batches for ids in model.search(padded(batch), options).ids]
+        found = search_batches(model, [padded(batch) for batch in batches], options)
+        return [ids for hypotheses in found for ids in hypotheses.ids]
 
     return search
 
@@ -118,24 +120,27 @@ def marian(model: Transformer, batches: Any, *, beam: int, threads: int) -> Sear
     return search
 
 
-def ctranslate2(model: Transformer, batches: Any, *, beam: int, threads: int, kind: str) -> Search:
+def ctranslate2(model: Transformer, batches: Any, kind: str, how: str, *, beam: int, threads: int) -> Search:
     """CTranslate2: its length penalty divides by the length to a power."""
-    translator = weights.to_ctranslate2(model, kind, threads)
+    at_once = threads if how == "batches" else 1
+    translator = weights.to_ctranslate2(model, kind, inter_threads=at_once, intra_threads=threads // at_once)
     as_tokens = [[[f"t{number}" if number != 3 else "<unk>" for number in ids] for ids in batch] for batch in batches]
 
     def search() -> list[list[int]]:
-        found = []
-        for batch in as_tokens:
-            results = translator.translate_batch(
+        given = [
+            translator.translate_batch(
                 batch,
                 beam_size=beam,
                 length_penalty=0.6,
                 max_decoding_length=int(10 + 1.5 * (len(batch[0]) - 1)),
                 disable_unk=True,
                 max_batch_size=0,
+                asynchronous=at_once > 1,
             )
-            found += [[int(token[1:]) for token in result.hypotheses[0]] for result in results]
-        return found
+            for batch in as_tokens
+        ]
+        results = [each.result() if at_once > 1 else each for results in given for each in results]
+        return [[int(token[1:]) for token in result.hypotheses[0]] for result in results]
 
     return search
 
@@ -160,7 +165,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("decoding_speed.json"))
     given = parser.parse_args()
     model = Transformer.from_pretrained(given.export)
-    names = ["joeynmt", "ctranslate2 float32", "ctranslate2 int8", "prune_lab"]
+    kinds = [f"ctranslate2 {kind} {how}" for kind in ("float32", "int8") for how in ("shared", "batches")]
+    names = ["joeynmt", *kinds, "prune_lab", "prune_lab bfloat16", "prune_lab int8"]
     if model.config.norm == "post":
         names.insert(1, "marian")
     names = [name for name in names if given.only is None or name in given.only]
@@ -173,7 +179,7 @@ def main() -> None:
     reference = lengths["prune_lab"] if "prune_lab" in lengths else next(iter(lengths.values()))
     for name, found in lengths.items():
         same = np.mean([one == other for one, other in zip(found, reference, strict=True)])
-        print(f"{name:20} mean length {np.mean([len(ids) for ids in found]):.2f}, {100 * same:.1f} % as prune_lab")
+        print(f"{name:28} mean length {np.mean([len(ids) for ids in found]):.2f}, {100 * same:.1f} % as prune_lab")
     seconds = time_processes(
         {name: (build, {"name": name, **shared}) for name in names}, warm_up=1, repeats=given.rounds
     )
@@ -183,7 +189,7 @@ def main() -> None:
         ratios = {other: speed_ratio(taken, seconds[other]) for other in seconds if other != name}
         results[name] = {"seconds": taken, "sentences_per_second": num / median, "ratios": ratios}
         shown = "  ".join(f"x{ratio['median']:.2f} {other}" for other, ratio in ratios.items())
-        print(f"{name:20} {num / median:8.1f} ({num / max(taken):.1f} to {num / min(taken):.1f})  {shown}")
+        print(f"{name:28} {num / median:8.1f} ({num / max(taken):.1f} to {num / min(taken):.1f})  {shown}")
     given.output.write_text(json.dumps({"num_sentences": len(reference), "results": results}, indent=1))
 
 

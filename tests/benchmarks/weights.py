@@ -87,7 +87,7 @@ def to_marian(model: Transformer) -> Any:
 
 
 @torch.no_grad()
-def to_ctranslate2(model: Transformer, compute_type: str, threads: int) -> Any:
+def to_ctranslate2(model: Transformer, compute_type: str, *, inter_threads: int, intra_threads: int) -> Any:
     """Any norm; tokens are the ids as text."""
     import ctranslate2
     from ctranslate2.specs import transformer_spec
@@ -126,7 +126,11 @@ def to_ctranslate2(model: Transformer, compute_type: str, threads: int) -> Any:
     with tempfile.TemporaryDirectory() as directory:
         spec.save(directory)
         return ctranslate2.Translator(
-            str(Path(directory)), device="cpu", compute_type=compute_type, inter_threads=1, intra_threads=threads
+            str(Path(directory)),
+            device="cpu",
+            compute_type=compute_type,
+            inter_threads=inter_threads,
+            intra_threads=intra_threads,
         )
 
 
