@@ -1,7 +1,8 @@
 """What many tests need: the data set Multi30k, small models with random biases, and padded batches of random ids."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from prune_lab.attention.short import fused_only
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 
@@ -41,6 +43,13 @@ def small_model() -> Callable[..., Transformer]:
         return model.eval()
 
     return build
+
+
+@pytest.fixture(params=["short", "fused"])
+def each_attention(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Attention over short sequences on the CPU by batched products, and by the fused kernel that serves elsewhere."""
+    with fused_only() if request.param == "fused" else nullcontext():
+        yield
 
 
 # Every pair of settings occurs in some row: norm, positions, activation, tied output, shared embeddings, biases of

@@ -1,4 +1,5 @@
-"""The one place that computes attention: a fused path, and an explicit one for when the weights are wanted.
+"""The one place that computes attention: fused, by batched products where sequences are short on a CPU, or explicitly
+for when the weights are wanted. A query that may attend to nothing gets zeros in all three.
 
 Shapes: B batch, H heads, T query positions, S key positions, K head width.
 """
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.masks import AttentionMask, without_keys
 from prune_lab.attention.short import attend_short, is_short
 
 
@@ -55,8 +56,9 @@ def _attend_explicitly(
     query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
     scores = query @ key.transpose(-2, -1) * scale
-    allowed = mask.dense(query.shape[-2], key.shape[-2], query.device)
+    allowed, blind = mask.dense(query.shape[-2], key.shape[-2], query.device), without_keys(mask)
     if allowed is not None:
         scores = scores.masked_fill(~allowed, -math.inf)
-    weights = torch.softmax(scores, dim=-1)
+    weights = torch.softmax(scores if blind is None else scores.masked_fill(blind, 0), dim=-1)
+    weights = weights if blind is None else weights.masked_fill(blind, 0)
     return functional.dropout(weights, dropout, training=dropout > 0) @ value, weights

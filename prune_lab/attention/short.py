@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.masks import AttentionMask, without_keys
 
 _TYPES = (torch.float32, torch.float64)
 _REGISTER = 16
@@ -64,14 +64,16 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask,
     """
     num_keys = key.shape[2]
     allowed = mask.dense(query.shape[2], num_keys, query.device)
-    bias = None
+    bias = blind = None
     if allowed is not None:
         padding = max(0, _REGISTER - num_keys)
         bias = query.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
         bias = torch.nn.functional.pad(bias, (0, padding), value=-math.inf) if padding else bias
+        blind = without_keys(mask)
+        bias = bias if blind is None else bias.masked_fill_(blind, 0)
     if torch.is_grad_enabled():
-        return _ShortAttention.apply(query, key, value, bias, scale)
-    weights, _, _, values = _weights(query, key, value, bias, scale)
+        return _ShortAttention.apply(query, key, value, bias, blind, scale)
+    weights, _, _, values = _weights(query, key, value, bias, blind, scale)
     return torch.bmm(weights, values).view(query.shape)
 
 
@@ -91,31 +93,36 @@ def widen(memory: Tensor, mask: AttentionMask) -> tuple[Tensor, AttentionMask]:
 
 
 def _weights(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, blind: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Attention weights [B*H, T, P], and queries, keys and values as rows of the batched products."""
     batch, heads, num_queries, width = query.shape
-    queries, keys, values = query.reshape(-1, num_queries, width), _rows(key), _rows(value)
+    queries, keys, values = query.reshape(batch * heads, num_queries, width), _rows(key), _rows(value)
     weights = torch.bmm(queries, keys.transpose(1, 2)).mul_(scale)
+    by_head = weights.view(batch, heads, num_queries, weights.shape[2])
     if bias is not None:
-        weights.view(batch, heads, num_queries, -1).add_(bias)
+        by_head.add_(bias)
     elif key.shape[2] < weights.shape[2]:
         weights[:, :, key.shape[2] :] = -math.inf
     torch.softmax(weights, dim=-1, out=weights)
+    if blind is not None:
+        by_head.masked_fill_(blind, 0)
     return weights, queries, keys, values
 
 
 class _ShortAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float) -> Tensor:
-        weights, queries, keys, values = _weights(query, key, value, bias, scale)
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, blind: Tensor | None, scale: float
+    ) -> Tensor:
+        weights, queries, keys, values = _weights(query, key, value, bias, blind, scale)
         ctx.save_for_backward(queries, keys, values, weights)
         ctx.scale, ctx.shape = scale, key.shape[:3]
         return torch.bmm(weights, values).view(query.shape)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         queries, keys, values, weights = ctx.saved_tensors
         batch, heads, num_keys = ctx.shape
         gradient = gradient.reshape(queries.shape)
@@ -125,14 +132,14 @@ class _ShortAttention(torch.autograd.Function):
         of_keys = torch.bmm(of_scores.transpose(1, 2), queries)
         of_values = torch.bmm(weights.transpose(1, 2), gradient)
         split = (part.unflatten(0, (batch, heads)) for part in (of_queries, of_keys, of_values))
-        return *(part if number == 0 else part[:, :, :num_keys] for number, part in enumerate(split)), None, None
+        return *(part if number == 0 else part[:, :, :num_keys] for number, part in enumerate(split)), None, None, None
 
 
 def _rows(tensor: Tensor) -> Tensor:
     """[B, H, S, K] -> [B*H, P, K], zeros in the padding."""
     batch, heads, length, width = tensor.shape
     if length >= _REGISTER:
-        return tensor.reshape(-1, length, width)
+        return tensor.reshape(batch * heads, length, width)
     padded = tensor.new_zeros(batch, heads, _REGISTER, width)
     padded[:, :, :length] = tensor
-    return padded.view(-1, _REGISTER, width)
+    return padded.view(batch * heads, _REGISTER, width)

@@ -12,6 +12,8 @@ from prune_lab.attention.masks import CAUSAL, AttentionMask, padding_mask
 from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
 from prune_lab.heads import KINDS
 
+pytestmark = pytest.mark.usefixtures("each_attention")
+
 D, H, K = 32, 4, 8
 B, T, S = 3, 5, 7
 SUBSETS = [kept for num in range(H + 1) for kept in itertools.combinations(range(H), num)]

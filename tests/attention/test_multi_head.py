@@ -13,6 +13,8 @@ from prune_lab.attention.masks import CAUSAL, AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention
 from prune_lab.attention.positions import rotate
 
+pytestmark = pytest.mark.usefixtures("each_attention")
+
 D, H, K = 32, 4, 8
 B, T, S = 3, 5, 7
 SITES = [(False, name) for name in ("all", "causal", "padding", "causal and padding")] + [

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from prune_lab.attention.core import attend
 from prune_lab.attention.masks import CAUSAL, AttentionMask
 from prune_lab.attention.short import attend_short, is_short, widen
 
@@ -24,8 +25,16 @@ def masks(num_queries: int, num_keys: int) -> dict[str, AttentionMask]:
     anything = torch.rand(3, 2, num_queries, num_keys, generator=torch.Generator().manual_seed(1)) > 0.5
     anything[..., 0] = True
     table = {"none": AttentionMask(), "padding": AttentionMask(padding), "anything": AttentionMask(anything)}
+    nothing = anything.clone()
+    nothing[1, :, 0] = nothing[2, 1] = False
+    table |= {
+        "queries without keys": AttentionMask(nothing),
+        "sentences without keys": AttentionMask(padding[[0, 2, 2]]),
+    }
+    table["sentences without keys"].allowed[1] = False  # type: ignore[index]
     if num_queries == num_keys:
         table |= {"causal": CAUSAL, "causal and padding": AttentionMask(padding, causal=True)}
+        table["causal, padding first"] = AttentionMask(padding.flip(-1), causal=True)
     return table
 
 
@@ -42,8 +51,25 @@ def test_outputs_and_gradients_are_those_of_the_fused_kernel(num_queries: int, n
             torch.autograd.grad(found, tensors, gradient), torch.autograd.grad(expected, tensors, gradient), strict=True
         ):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
+        explicit, _ = attend(*tensors, mask, scale=SCALE, need_weights=True)
+        torch.testing.assert_close(explicit, expected, rtol=0, atol=1e-12, msg=name)
+        of_explicit = torch.autograd.grad(explicit, tensors, gradient)
+        of_expected = torch.autograd.grad(attend_short(*tensors, mask, SCALE), tensors, gradient)
+        for one, other in zip(of_explicit, of_expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
         with torch.inference_mode():
             torch.testing.assert_close(attend_short(*tensors, mask, SCALE), found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("batch", "num_queries"), [(0, 3), (2, 0)])
+def test_nothing_to_attend_from(batch: int, num_queries: int) -> None:
+    tensors = [torch.zeros(batch, 2, length, 8, requires_grad=True) for length in (num_queries, 3, 3)]
+    for mask in (AttentionMask(), AttentionMask(torch.ones(batch, 1, num_queries, 3, dtype=torch.bool))):
+        found = attend_short(*tensors, mask, SCALE)
+        assert found.shape == (batch, 2, num_queries, 8)
+        found.sum().backward()
+        with torch.no_grad():
+            assert attend_short(*tensors, mask, SCALE).shape == found.shape
 
 
 def test_gradients_are_those_of_finite_differences() -> None:

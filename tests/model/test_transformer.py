@@ -18,6 +18,8 @@ from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.surgery import fold_gates, mask_heads, prune_heads
 
+pytestmark = pytest.mark.usefixtures("each_attention")
+
 SOURCE_LENGTHS, TARGET_LENGTHS = (3, 6, 5), (4, 2, 6)
 
 
