@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from prune_lab.attention.core import attend
 from prune_lab.attention.masks import CAUSAL, AttentionMask
-from prune_lab.attention.short import attend_short, is_short, widen
+from prune_lab.attention.short import attend_short, fused_only, is_short, widen
 
 SCALE = 1 / math.sqrt(8)
 
@@ -27,11 +27,8 @@ def masks(num_queries: int, num_keys: int) -> dict[str, AttentionMask]:
     table = {"none": AttentionMask(), "padding": AttentionMask(padding), "anything": AttentionMask(anything)}
     nothing = anything.clone()
     nothing[1, :, 0] = nothing[2, 1] = False
-    table |= {
-        "queries without keys": AttentionMask(nothing),
-        "sentences without keys": AttentionMask(padding[[0, 2, 2]]),
-    }
-    table["sentences without keys"].allowed[1] = False  # type: ignore[index]
+    table["queries without keys"] = AttentionMask(nothing)
+    table["a sentence without keys"] = AttentionMask(padding & torch.tensor([True, False, True])[:, None, None, None])
     if num_queries == num_keys:
         table |= {"causal": CAUSAL, "causal and padding": AttentionMask(padding, causal=True)}
         table["causal, padding first"] = AttentionMask(padding.flip(-1), causal=True)
@@ -51,6 +48,9 @@ def test_outputs_and_gradients_are_those_of_the_fused_kernel(num_queries: int, n
             torch.autograd.grad(found, tensors, gradient), torch.autograd.grad(expected, tensors, gradient), strict=True
         ):
             torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
+        with fused_only():
+            fused, _ = attend(*tensors, mask, scale=SCALE)
+        torch.testing.assert_close(fused, expected, rtol=0, atol=1e-12, msg=name)
         explicit, _ = attend(*tensors, mask, scale=SCALE, need_weights=True)
         torch.testing.assert_close(explicit, expected, rtol=0, atol=1e-12, msg=name)
         of_explicit = torch.autograd.grad(explicit, tensors, gradient)
