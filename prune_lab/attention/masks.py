@@ -56,10 +56,9 @@ def without_keys(mask: AttentionMask) -> Tensor | None:
     """
     if mask.allowed is None:
         return None
-    allowed = mask.allowed
-    if mask.causal:
-        allowed = mask.dense(allowed.shape[-1], allowed.shape[-1], allowed.device)
-        assert allowed is not None
+    num_keys = mask.allowed.shape[-1]
+    allowed = mask.dense(num_keys, num_keys, mask.allowed.device)
+    assert allowed is not None
     blind = ~allowed.any(-1, keepdim=True)
     if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(blind.any()):
         return None

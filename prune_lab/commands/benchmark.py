@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,16 @@ from prune_lab.commands.logs import log
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import load_splits
+from prune_lab.evaluation.benchmark_kinds import KINDS
 
 if TYPE_CHECKING:
     from prune_lab.data.batching import Batch
     from prune_lab.evaluation.efficiency import EfficiencySettings
     from prune_lab.model.transformer import Transformer
+    from prune_lab.training.training_pass import TrainingPass
 
-KINDS = ("training", "attention", "encoding", "decoding")
+# What is said of the updates that are measured.
+ABOUT_TRAINING = ("max_tokens", "products", "parts", "average_decay", "compile_options")
 _LEAST = {"num_lines": 1, "num_batches": 1, "warm_up": 0, "repeats": 1}
 
 
@@ -63,6 +65,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Measures, writes the results and prints the table."""
     import torch
 
+    from prune_lab.evaluation.benchmark_batches import benchmark_batches
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.efficiency import measure_efficiency
     from prune_lab.results.benchmark import benchmark_text, write_benchmark
@@ -72,10 +75,16 @@ def run(config: dict[str, Any], directory: Path) -> None:
         torch.set_num_threads(config["threads"])
     splits = build.read_splits(config, ("train", config["split"]))
     loaded = [load(source) for source in exports(config)]
+    check_tokenizers(config, [model for model, _ in loaded])
     found = measure_efficiency(
         [model.to(device) for model, _ in loaded],
         [line for line in getattr(splits, config["split"]).sources if line.strip()][: config["num_lines"]],
-        batches(loaded[0][0], splits.train.pairs, config),
+        benchmark_batches(
+            loaded[0][0],
+            splits.train.pairs,
+            max_tokens=config["training"]["max_tokens"],
+            number=config["num_batches"],
+        ),
         settings(config),
         log.info,
     )
@@ -103,44 +112,45 @@ def load(source: str) -> tuple[Transformer, dict[str, Any]]:
     return model, {"export": source, **facts}
 
 
-def batches(model: Transformer, pairs: Sequence[tuple[str, str]], config: dict[str, Any]) -> list[Batch]:
-    """Batches of the training text, evenly over its lengths."""
-    import numpy as np
-
-    from prune_lab.data.batching import EncodedCorpus, token_budget_batches
-
-    assert model.tokenizer is not None
-    corpus = EncodedCorpus.encode(model.tokenizer, pairs)
-    groups = token_budget_batches(corpus.source_lengths, corpus.target_lengths, config["training"]["max_tokens"])
-    count = min(config["num_batches"], len(groups))
-    chosen = (
-        np.linspace(0, len(groups) - 1, count + 2)[1:-1].round().astype(int) if count < len(groups) else range(count)
-    )
-    return [corpus.batch(groups[number]) for number in chosen]
+def check_tokenizers(config: dict[str, Any], models: Sequence[Transformer]) -> None:
+    """ValueError unless all models read the same ids, so that what they are given is the same."""
+    hashes = [model.tokenizer.hash for model in models if model.tokenizer is not None]
+    for source, found in zip(exports(config), hashes, strict=True):
+        if found != hashes[0]:
+            raise ValueError(
+                f"exports={source}: has another tokenizer than {exports(config)[0]}; allowed is one for all"
+            )
 
 
 def settings(config: dict[str, Any]) -> EfficiencySettings:
     """What is measured."""
-    from prune_lab.attention.products import products_here
     from prune_lab.evaluation.efficiency import EfficiencySettings
-    from prune_lab.training.training_pass import TrainingPass
 
-    training = config["training"]
-    names = ("label_smoothing", "clip_norm", "parts", "compile_options")
+    training = {key: value for key, value in config["training"].items() if key not in build.NOT_OF_FIT}
     return EfficiencySettings(
         decoding=decoding_options(config["decoding"]),
         kinds=config["measure"],
         beam_sizes=config["beam_sizes"],
         batch_sizes=config["batch_sizes"],
-        training=partial(
-            TrainingPass,
-            optimizer=build.build_optimizer(config),
-            products=products_here(training["products"]),
-            **{name: training[name] for name in names},
-        ),
+        training=trainings(build.build_optimizer(config), training),
+        about_training={name: training[name] for name in ABOUT_TRAINING},
         warm_up=config["warm_up"],
         repeats=config["repeats"],
     )
+
+
+def trainings(optimizer: Any, training: dict[str, Any]) -> Callable[..., TrainingPass]:
+    """Makes passes of updates as `prune-lab-train` makes them; gates have their penalty, though of no weight."""
+    from prune_lab.gates.penalty import L0Penalty
+    from prune_lab.training.schedules import constant
+    from prune_lab.training.settings import FitSettings
+    from prune_lab.training.training_pass import TrainingPass
+
+    def make(model: Transformer, batches: Sequence[Batch], **changes: Any) -> TrainingPass:
+        settings = FitSettings(optimizer=optimizer, schedule=constant, trainer={}, **{**training, **changes})
+        return TrainingPass(model, batches, settings, penalty=L0Penalty(weight=0.0) if model.gates() else None)
+
+    return make
 
 
 main = command("benchmark", run, check=check)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from prune_lab.training.trainer import Callback, Logger
 
 # Keys of `training` that are not about `fit`.
-_NOT_OF_FIT = ("freeze", "keep")
+NOT_OF_FIT = ("freeze", "keep")
 
 
 def read_splits(config: Mapping[str, Any], names: Sequence[str | None]) -> Splits:
@@ -153,7 +153,7 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
         validation_decoding=decoding_options(config["validation_decoding"], "validation_decoding"),
         gate_learning_rate=config["gates"]["learning_rate"],
         keep=keep,
-        **{key: value for key, value in config["training"].items() if key not in _NOT_OF_FIT},
+        **{key: value for key, value in config["training"].items() if key not in NOT_OF_FIT},
     )
     settings.check()
     return settings

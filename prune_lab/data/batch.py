@@ -3,7 +3,7 @@
 Shapes: B sentences, S source length with end mark, T target length with begin and end marks, N real tokens to predict.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,6 @@ class Batch:
         source_ids: [B, S], tokens and end mark, padded at the end.
         target_ids: [B, T], begin mark, tokens and end mark, padded at the end.
         pad_id: the id of padding.
-        gold_positions: [N], the places of the tokens to predict in the flattened target_ids[:, 1:]. They are found
-            when they are needed; a batch that leaves the CPU takes them along, so that the device need not be asked.
 
     Raises:
         ValueError: no tensors of whole numbers [B, S] and [B, T].
@@ -32,7 +30,7 @@ class Batch:
     source_ids: Tensor
     target_ids: Tensor
     pad_id: int = PAD_ID
-    gold_positions: Tensor | None = field(default=None, repr=False)
+    _gold_positions: Tensor | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_ids("source_ids", self.source_ids)
@@ -48,31 +46,31 @@ class Batch:
     @property
     def num_target_tokens(self) -> int:
         """Tokens the model has to predict: all but padding and begin marks."""
-        return len(self.find_gold())
+        return len(self.gold_positions)
 
-    def find_gold(self) -> Tensor:
-        """`gold_positions` [N]."""
-        if self.gold_positions is None:
-            self.gold_positions = (self.target_ids[:, 1:] != self.pad_id).flatten().nonzero()[:, 0]
-        return self.gold_positions
+    @property
+    def gold_positions(self) -> Tensor:
+        """The places of the tokens to predict in the flattened target_ids[:, 1:] [N].
+
+        They are found once, when they are first needed; a batch that leaves the CPU takes them along, so that the
+        device need not be asked.
+        """
+        if self._gold_positions is None:
+            self._gold_positions = (self.target_ids[:, 1:] != self.pad_id).flatten().nonzero()[:, 0]
+        return self._gold_positions
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
         """The same batch on a device."""
-        return Batch(
-            source_ids=self.source_ids.to(device, non_blocking=non_blocking),
-            target_ids=self.target_ids.to(device, non_blocking=non_blocking),
-            pad_id=self.pad_id,
-            gold_positions=self.find_gold().to(device, non_blocking=non_blocking),
-        )
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Batch":
         """The same batch in page-locked memory, from which copies to an accelerator need not wait."""
-        return Batch(
-            source_ids=self.source_ids.pin_memory(),
-            target_ids=self.target_ids.pin_memory(),
-            pad_id=self.pad_id,
-            gold_positions=self.find_gold().pin_memory(),
-        )
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        batch = Batch(source_ids=function(self.source_ids), target_ids=function(self.target_ids), pad_id=self.pad_id)
+        batch._gold_positions = function(self.gold_positions)
+        return batch
 
 
 def check_ids(name: str, ids: Any) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.batch_search import MAX_SENTENCES
 from prune_lab.evaluation.environment import device_name
-from prune_lab.evaluation.generate import MAX_SENTENCES, Translations, translate_lines
+from prune_lab.evaluation.generate import Translations, translate_lines
 from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
 from prune_lab.model.transformer import Transformer
 

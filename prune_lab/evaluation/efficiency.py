@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,14 +19,14 @@ import torch
 from prune_lab.data.batching import Batch
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.evaluation.attention_time import attention_clock
+from prune_lab.evaluation.batch_search import searched_at_once, source_batches
+from prune_lab.evaluation.benchmark_kinds import KINDS
 from prune_lab.evaluation.environment import device_name
 from prune_lab.evaluation.flops import count_flops
-from prune_lab.evaluation.generate import Translations, source_batches, translate_lines
+from prune_lab.evaluation.generate import Translations, translate_lines, within_positions
 from prune_lab.evaluation.memory import peak_memory
 from prune_lab.evaluation.timing import MIN_PAIRS, speed_ratio, time_in_turn
 from prune_lab.model.transformer import Transformer
-
-KINDS = ("training", "attention", "encoding", "decoding")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,15 @@ class EfficiencySettings:
         decoding: how to search; its beam size is replaced by each of `beam_sizes`.
         beam_sizes: of decoding, 1 for greedy search.
         batch_sizes: most sentences of a batch, for encoding and decoding.
-        training: makes a pass of training updates from a model and batches; see `prune_lab.training.training_pass`.
+        training: makes a pass of training updates from a model and batches, see `prune_lab.training.training_pass`;
+            the keyword `parts` says over how many threads.
+        about_training: how those updates are made, for the conditions.
         warm_up: rounds that are not timed.
         repeats: rounds that are.
     """
 
     training: Callable[..., Any]
+    about_training: Mapping[str, Any] = field(default_factory=dict)
     kinds: Sequence[str] = KINDS
     decoding: DecodingOptions = DEFAULT_DECODING
     beam_sizes: Sequence[int] = (1, 5)
@@ -110,6 +113,10 @@ def measure_efficiency(
         "num_batches": len(batches),
         "num_sentences": sum(batch.num_sentences for batch in batches),
         "num_target_tokens": sum(batch.num_target_tokens for batch in batches),
+        "source_length": statistics.fmean(len(ids) - 1 for ids in meter.sources),
+        "searched_at_once": searched_at_once(models[0], len(lines)),
+        "decoding": settings.decoding.to_record(),
+        "training": dict(settings.about_training),
     }
     return {"conditions": conditions, "models": costs, "series": series}
 
@@ -129,7 +136,7 @@ class _Meter:
         tokenizer = models[0].tokenizer
         if tokenizer is None:
             raise ValueError("the models have no tokenizer; speed is measured on text")
-        self._sources = tokenizer.encode_sources(lines)
+        self.sources, _ = within_positions(models[0], tokenizer.encode_sources(lines))
         self._batches = [batch.to(self.device) for batch in batches]
 
     def plan(self) -> list[tuple[str, Callable[[], Series]]]:
@@ -188,7 +195,7 @@ class _Meter:
         @torch.inference_mode()
         def encode(index: int) -> None:
             model = self._models[index]
-            for _, source_ids in source_batches(model, self._sources, batch_size):
+            for _, source_ids in source_batches(model, self.sources, batch_size):
                 model.encode(source_ids)
 
         speeds = self._speeds(len(self._lines), self._timed(self._each(encode)))

@@ -13,10 +13,11 @@ import torch
 from prune_lab.data.corpus import Corpus
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.batch_search import MAX_SENTENCES
 from prune_lab.evaluation.decoding_speed import measure_decoding
 from prune_lab.evaluation.device import choose_device
 from prune_lab.evaluation.environment import hardware
-from prune_lab.evaluation.generate import MAX_SENTENCES, MAX_SOURCE_TOKENS, translate_lines
+from prune_lab.evaluation.generate import MAX_SOURCE_TOKENS, translate_lines
 from prune_lab.evaluation.outcome import Evaluation
 from prune_lab.evaluation.scoring import bleu_metric, score
 from prune_lab.evaluation.significance import paired_bootstrap

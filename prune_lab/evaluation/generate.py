@@ -1,33 +1,23 @@
-"""Lines of text in, translated lines out: the one decoding path of validation, evaluation and translation.
-
-Shapes: B sentences of a batch, S source positions.
-"""
+"""Lines of text in, translated lines out: the one decoding path of validation, evaluation and translation."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from prune_lab.data.tokenizer import EOS_ID, Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
-from prune_lab.decoding.result import Hypotheses
+from prune_lab.evaluation.batch_search import MAX_PADDED_TOKENS, MAX_SENTENCES, search_batches, source_batches
 from prune_lab.evaluation.device import choose_device
 from prune_lab.model.fitting import check_model, check_tokenizer
-from prune_lab.model.search import evaluation_mode
 from prune_lab.model.transformer import Transformer
-from prune_lab.threads import share_of_threads
 
-MAX_SENTENCES = 64
-# Rows x longest source of a batch: keeps the caches of a beam of 5 below 1 GB for a base model, whatever the lines are.
-MAX_PADDED_TOKENS = 4096
 MAX_SOURCE_TOKENS = 1024
 _LINES_SHOWN = 5
 
@@ -89,14 +79,9 @@ def translate_lines(
     check_tokenizer(model.config, tokenizer, "tokenizer")
     lines = _listed(lines)
     _check(lines, max_sentences=max_sentences, max_padded_tokens=max_padded_tokens, max_source_tokens=max_source_tokens)
-    sources = tokenizer.encode_sources(lines)
-    limit = max_source_tokens
-    if model.config.positions == "learned":
-        limit = min(limit, model.config.max_positions - 1)
-    cut = [index for index, ids in enumerate(sources) if len(ids) - 1 > limit]
-    for index in cut:
-        sources[index] = [*sources[index][:limit], EOS_ID]
+    sources, cut = within_positions(model, tokenizer.encode_sources(lines), max_source_tokens)
     if cut:
+        limit = len(sources[cut[0]]) - 1
         _warn_of_cut([index + first_line for index in cut], limit)
 
     texts, scores, target_lengths = [""] * len(lines), [0.0] * len(lines), [0] * len(lines)
@@ -113,6 +98,26 @@ def translate_lines(
         target_lengths=target_lengths,
         cut=[index + first_line for index in cut],
     )
+
+
+def within_positions(
+    model: Transformer, sources: Sequence[list[int]], max_source_tokens: int = MAX_SOURCE_TOKENS
+) -> tuple[list[list[int]], list[int]]:
+    """Sources cut to the length that is allowed, or that the learned positions of a model leave, and which were cut.
+
+    Args:
+        model: that reads them.
+        sources: ids of each sentence, end mark last.
+        max_source_tokens: most of them, without the end mark.
+    """
+    limit = max_source_tokens
+    if model.config.positions == "learned":
+        limit = min(limit, model.config.max_positions - 1)
+    cut = [index for index, ids in enumerate(sources) if len(ids) - 1 > limit]
+    shortened = list(sources)
+    for index in cut:
+        shortened[index] = [*sources[index][:limit], EOS_ID]
+    return shortened, cut
 
 
 def translate_stream(
@@ -222,69 +227,3 @@ def _warn_of_cut(numbers: list[int], limit: int) -> None:
     shown = ", ".join(map(str, numbers[:_LINES_SHOWN])) + (", ..." if len(numbers) > _LINES_SHOWN else "")
     which = f"line {shown} was" if len(numbers) == 1 else f"{len(numbers)} lines ({shown}) were"
     warnings.warn(f"{which} cut to the first {limit} source tokens", UserWarning, stacklevel=3)
-
-
-def source_batches(
-    model: Transformer,
-    sources: Sequence[list[int]],
-    max_sentences: int = MAX_SENTENCES,
-    max_padded_tokens: int = MAX_PADDED_TOKENS,
-) -> Iterator[tuple[list[int], Tensor]]:
-    """Sentences of similar length together, longest first; blank ones (the end mark alone) are in none.
-
-    Args:
-        model: whose padding mark and device are used.
-        sources: ids of each sentence, end mark last.
-        max_sentences: most sentences of a batch.
-        max_padded_tokens: most rows x longest source of a batch; a longer sentence is a batch of its own.
-
-    Yields:
-        the indices of a batch's sentences, and their ids [B, S].
-    """
-    pad_id, device = model.config.pad_id, model.source_table.weight.device
-    for batch in _batches([len(ids) for ids in sources], max_sentences, max_padded_tokens):
-        longest = len(sources[batch[0]])
-        rows = [sources[index] + [pad_id] * (longest - len(sources[index])) for index in batch]
-        yield batch, torch.tensor(rows, device=device)
-
-
-def search_batches(model: Transformer, batches: Sequence[Tensor], options: DecodingOptions) -> Iterator[Hypotheses]:
-    """What is found for each batch, in order; on the CPU several batches are searched at once, a thread each.
-
-    The operations of a decoding step are too short for several threads to share one well.
-
-    Args:
-        model: on the device of the batches.
-        batches: source ids [B, S] of each.
-        options: how to search.
-    """
-
-    def search(source_ids: Tensor) -> Hypotheses:
-        # Validation inside mixed-precision training must find what a later evaluation finds.
-        with torch.autocast(source_ids.device.type, enabled=False):
-            return model.search(source_ids, options)
-
-    num_threads = min(torch.get_num_threads(), len(batches)) if model.output_weight.device.type == "cpu" else 1
-    if num_threads < 2:
-        yield from map(search, batches)
-        return
-    with evaluation_mode(model), share_of_threads(num_threads):
-        threads = ThreadPoolExecutor(num_threads, thread_name_prefix="search")
-        try:
-            yield from threads.map(search, batches)
-        finally:
-            threads.shutdown(cancel_futures=True)
-
-
-def _batches(lengths: Sequence[int], max_sentences: int, max_padded_tokens: int) -> Iterator[list[int]]:
-    """Indices of the sentences of each batch, longest first; blank ones (the end mark alone) are in none."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if lengths[index] <= 1:
-            break
-        if batch and (len(batch) == max_sentences or (len(batch) + 1) * lengths[batch[0]] > max_padded_tokens):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

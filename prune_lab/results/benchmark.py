@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prune_lab.results.benchmark_names import model_names, title_of
 from prune_lab.results.benchmark_plot import speed_by_heads
 from prune_lab.results.canvas import save_figure
 from prune_lab.results.files import json_text, write_atomically
-from prune_lab.results.speed import NO_CHANGE
+from prune_lab.results.speed import NO_CHANGE, OTHER_LENGTH, are_unlike
 
 _NAME_WIDTH = 26
 _SIZES = (("parameters", "parameters"), ("file_bytes", "file, bytes"), ("flops", "FLOPs, forward"))
@@ -38,7 +39,8 @@ def benchmark_text(found: Mapping[str, Any]) -> str:
     models, names = found["models"], model_names(found["models"])
     blocks = ["\n".join(_conditions(found["conditions"]))]
     for series in found["series"]:
-        lines = [_line(name, _speed(speed)) for name, speed in zip(names, series["models"], strict=True)]
+        first = series["models"][0]
+        lines = [_line(name, _speed(speed, first)) for name, speed in zip(names, series["models"], strict=True)]
         blocks.append("\n".join([f"{title_of(series)} [{series['unit']}]", *lines]))
     for key, title in _SIZES:
         if all(model.get(key) is not None for model in models):
@@ -55,27 +57,6 @@ def benchmark_text(found: Mapping[str, Any]) -> str:
     return "\n\n".join(blocks)
 
 
-def title_of(series: Mapping[str, Any]) -> str:
-    """`decoding, beam 5, batch 64`."""
-    names = {"beam_size": "beam", "batch_size": "batch"}
-    what = "attention blocks" if series["what"] == "attention" else str(series["what"])
-    return ", ".join([what, *(f"{names.get(key, key)} {value}" for key, value in series["setting"].items())])
-
-
-def model_names(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Short names that tell models apart: their heads, and where these are the same also their exports."""
-    names = [f"{model['remaining_heads']} of {model['total_heads']} heads" for model in models]
-    return [
-        name if names.count(name) == 1 else f"{name}, {_short(model['export'])}"
-        for name, model in zip(names, models, strict=True)
-    ]
-
-
-def _short(export: str) -> str:
-    parts = [part for part in Path(export).parts if part not in ("export", "/")]
-    return "/".join(parts[-2:]) or export
-
-
 def _conditions(conditions: Mapping[str, Any]) -> Iterator[str]:
     yield f"{conditions['data']}; {conditions['device']}: {conditions['device_name']}"
     yield (
@@ -86,6 +67,14 @@ def _conditions(conditions: Mapping[str, Any]) -> Iterator[str]:
         f"{conditions['num_lines']} lines; {conditions['num_batches']} batches of {conditions['num_sentences']} pairs, "
         f"{conditions['num_target_tokens']} target tokens"
     )
+    decoding, training = conditions["decoding"], conditions["training"]
+    yield (
+        f"decoding: {conditions['source_length']:.1f} source tokens on average, {decoding['products']} products, "
+        f"{conditions['searched_at_once']} batches at once"
+    )
+    if training:
+        sizes = f"{training['parts']} parts, {training['max_tokens']} tokens a batch"
+        yield f"training: {training['products']} products, {sizes}"
 
 
 def _line(name: str, text: str) -> str:
@@ -93,10 +82,12 @@ def _line(name: str, text: str) -> str:
     return f"  {shown:{_NAME_WIDTH}} {text}"
 
 
-def _speed(speed: Mapping[str, Any]) -> str:
+def _speed(speed: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     median, low, high = (_figure(speed[name]) for name in ("median", "low", "high"))
     text = f"{median} ({low} to {high})"
-    return f"{text:28} {_ratio(speed)}".rstrip()
+    if "target_length" in speed:
+        text += f" {speed['target_length']:.1f} tokens"
+    return f"{text:28}  {_ratio(speed, first)}".rstrip()
 
 
 def _figure(value: float) -> str:
@@ -106,18 +97,20 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _ratio(speed: Mapping[str, Any]) -> str:
-    """`x1.12 (1.05 to 1.20)`, or that nothing changed measurably; empty without a ratio."""
+def _ratio(speed: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """`x1.12 (1.05 to 1.20)`, or that nothing changed measurably or can be compared; empty without a ratio."""
     ratio = speed.get("ratio")
     if ratio is None:
         return ""
+    if "target_length" in speed and are_unlike(speed["target_length"], first["target_length"]):
+        return OTHER_LENGTH
     if ratio["low"] <= 1 <= ratio["high"]:
         return NO_CHANGE
     return f"x{ratio['median']:.2f} ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
 def _size(value: int, of_first: int) -> str:
-    return f"{value:,}" if value == of_first else f"{f'{value:,}':28} x{value / of_first:.2f}"
+    return f"{value:,}" if value == of_first else f"{f'{value:,}':28}  x{value / of_first:.2f}"
 
 
 def _savings(found: Mapping[str, Any], names: Sequence[str]) -> Iterator[str]:

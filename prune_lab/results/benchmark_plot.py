@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from prune_lab.results.benchmark_names import title_of
 from prune_lab.results.canvas import frame, legend, new_figure, plain_text, settings, title
 from prune_lab.results.style import LIGHT, Theme
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
-_NAMES = {"beam_size": "beam", "batch_size": "batch"}
 
 
 def speed_by_heads(found: Mapping[str, Any], theme: Theme = LIGHT) -> Figure | None:
@@ -56,8 +56,7 @@ def speed_by_heads(found: Mapping[str, Any], theme: Theme = LIGHT) -> Figure | N
                 alpha=0.85,
                 **style,  # type: ignore[arg-type]
             )
-            name = ", ".join([each["what"], *(f"{_NAMES[key]} {value}" for key, value in each["setting"].items())])
-            handles.append(Line2D([], [], label=plain_text(name), **style))  # type: ignore[arg-type]
+            handles.append(Line2D([], [], label=plain_text(title_of(each)), **style))  # type: ignore[arg-type]
         axis.set_xlabel("remaining heads")
         axis.set_ylabel("speed, first model = 1")
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x{value:.3g}"))

@@ -14,6 +14,7 @@ from prune_lab.results.curves import Point
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"
+OTHER_LENGTH = "outputs of other length"
 # What a speed was measured with, in words for people.
 _CONDITIONS = (
     "device",
@@ -82,8 +83,8 @@ def ratio_of(record: Record) -> Ratio | None:
     obstacle = ""
     if length is None or base is None:
         obstacle = "length of outputs not known"
-    elif abs(length - base) >= _MAX_LENGTH_DIFFERENCE * base:
-        obstacle = "outputs of other length"
+    elif are_unlike(length, base):
+        obstacle = OTHER_LENGTH
     return Ratio(
         median=float(ratio["median"]),
         low=float(ratio["low"]),
@@ -93,6 +94,11 @@ def ratio_of(record: Record) -> Ratio | None:
         conditions=conditions(record),
         target_length=length,
     )
+
+
+def are_unlike(length: float, base: float) -> bool:
+    """Whether outputs of these mean lengths take times that are not to be compared."""
+    return abs(length - base) >= _MAX_LENGTH_DIFFERENCE * base
 
 
 def ratios(point: Point) -> list[Ratio]:

@@ -6,6 +6,7 @@ Shapes: B batch, T target positions, N real target tokens, D model width.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,9 +38,11 @@ class BatchLoss:
     def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The first is differentiable."""
         model, seen = self._model, Observation()
+        if batch.pad_id != model.config.pad_id:  # the model knows better what padding is
+            batch = replace(batch, pad_id=model.config.pad_id)
         hidden_of = self._training_pass if model.training else model.hidden
         hidden = hidden_of(batch.source_ids, batch.target_ids[:, :-1], seen=seen)
-        positions = batch.find_gold()
+        positions = batch.gold_positions
         targets = batch.target_ids[:, 1:].flatten()[positions]
         real = hidden.flatten(0, 1).index_select(0, positions)
         loss, nll = token_cross_entropy(real, model.output_weight, targets, self._label_smoothing)

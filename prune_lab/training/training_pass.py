@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
-from prune_lab.attention.products import products_in
+from prune_lab.attention.products import products_here, products_in
 from prune_lab.data.batching import Batch
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
+from prune_lab.training.allocator import keep_freed_memory
+from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.batch_loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
+from prune_lab.training.settings import FitSettings
 
 
 class TrainingPass:
@@ -22,13 +25,10 @@ class TrainingPass:
     Args:
         model: a copy of it is trained, on the same device.
         batches: one update each.
-        optimizer: builds the optimiser from parameter groups.
+        settings: how to train, as far as it is about an update: optimizer, label_smoothing, clip_norm, dropout,
+            average_decay, gate_learning_rate, products, parts, keep_freed_memory, compile_options. The learning rate
+            stays that of the optimiser.
         penalty: on open gates, for a model with gates.
-        label_smoothing: of the cross entropy.
-        clip_norm: largest gradient norm of all weights but the gates; 0 for no clipping.
-        products: see `prune_lab.attention.products`.
-        parts: threads that share a batch; see `prune_lab.training.parts`.
-        compile_options: arguments of `torch.compile`, or None.
         autocast: type of mixed precision, as `bf16-mixed` trains, or None.
 
     Attributes:
@@ -40,28 +40,34 @@ class TrainingPass:
         self,
         model: Transformer,
         batches: Sequence[Batch],
+        settings: FitSettings,
         *,
-        optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         penalty: L0Penalty | None = None,
-        label_smoothing: float = 0.1,
-        clip_norm: float = 1.0,
-        products: str = "float32",
-        parts: int = 1,
-        compile_options: dict[str, Any] | None = None,
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model = model.copy().train()
+        if settings.dropout is not None:
+            set_dropout(self.model, settings.dropout)
+        if settings.keep_freed_memory and not torch.cuda.is_available():
+            keep_freed_memory()
         device = model.output_weight.device
         self._batches = [batch.to(device) for batch in batches]
         self._num_target_tokens = [batch.num_target_tokens for batch in batches]
         self.num_target_tokens = sum(self._num_target_tokens)
-        self._optimizer = optimizer(parameter_groups(self.model, gate_learning_rate=0.05))
+        groups = parameter_groups(self.model, gate_learning_rate=settings.gate_learning_rate)
+        self._optimizer = settings.optimizer(groups)
         gates = {id(parameter) for parameter in gate_parameters(self.model)}
+        decay = settings.average_decay
+        self._average = (
+            None if decay is None else WeightAverage(self.model, decay, leave_out=gate_parameters(self.model))
+        )
         self._clipped = [p for p in self.model.parameters() if p.requires_grad and id(p) not in gates]
-        self._penalty, self._clip_norm, self._products = penalty, clip_norm, products
+        self._penalty, self._clip_norm = penalty, settings.clip_norm
+        self._products = products_here(settings.products)
         self._autocast = torch.autocast(device.type, dtype=autocast, enabled=autocast is not None)
-        loss = BatchLoss(self.model, label_smoothing=label_smoothing, compile_options=compile_options)
-        self._loss = BatchParts(self.model, loss, parts) if parts > 1 else loss
+        loss = BatchLoss(self.model, label_smoothing=settings.label_smoothing, compile_options=settings.compile_options)
+        in_parts = settings.parts > 1 and device.type == "cpu" and settings.compile_options is None
+        self._loss = BatchParts(self.model, loss, settings.parts) if in_parts else loss
 
     def __call__(self) -> None:
         """Makes an update with each batch."""
@@ -81,3 +87,5 @@ class TrainingPass:
             torch.nn.utils.clip_grad_norm_(self._clipped, self._clip_norm, foreach=True)
         self._optimizer.step()
         self._optimizer.zero_grad()
+        if self._average is not None:
+            self._average.update()

@@ -25,7 +25,7 @@ from in_turn import time_processes
 
 from prune_lab.data.corpus import read_pairs
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation.generate import search_batches
+from prune_lab.evaluation.batch_search import search_batches
 from prune_lab.evaluation.timing import speed_ratio
 from prune_lab.model.transformer import Transformer
 

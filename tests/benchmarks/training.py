@@ -24,7 +24,8 @@ from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.evaluation.flops import count_flops
 from prune_lab.evaluation.timing import speed_ratio
 from prune_lab.model.transformer import Transformer
-from prune_lab.training.allocator import keep_freed_memory
+from prune_lab.training.schedules import constant
+from prune_lab.training.settings import FitSettings
 from prune_lab.training.training_pass import TrainingPass
 
 UPDATES = {"joeynmt": peers.joeynmt_update, "marian": peers.marian_update, "nn.Transformer": peers.torch_update}
@@ -43,16 +44,19 @@ def build_own(
 ) -> Callable[[], Any]:
     """Updates as `prune-lab-train` makes them."""
     torch.set_num_threads(threads)
-    keep_freed_memory()
     words = Tokenizer.load(tokenizer)
     model = Transformer(SIZES[size].config(words.source_vocab_size, DROPOUT))
     return TrainingPass(
         model,
         training_batches(Path(data), words, number),
-        optimizer=partial(torch.optim.Adam, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True),
-        label_smoothing=LABEL_SMOOTHING,
-        products=products,
-        parts=parts,
+        FitSettings(
+            optimizer=partial(torch.optim.Adam, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True),
+            schedule=constant,
+            trainer={},
+            label_smoothing=LABEL_SMOOTHING,
+            products=products,
+            parts=parts,
+        ),
     )
 
 

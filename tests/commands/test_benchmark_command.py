@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from prune_lab import HeadMask, mask_heads
+from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.storage import load_export
 
 Run = Callable[..., Any]
@@ -66,6 +67,26 @@ def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tup
 )
 def test_wrong_input(run: Run, arguments: list[str], folder: Path, override: str, message: str) -> None:
     assert run("benchmark", *arguments, override).refused() == f"prune-lab-benchmark: {message}"
+    assert not (folder / "run").exists()
+
+
+def test_models_of_other_tokenizers_are_refused(
+    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
+) -> None:
+    """The same ids would be other words to them, or none."""
+    base = tiny_study[0] / "base" / "export"
+    content = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
+    words = content["source"]["model"]["vocab"]
+    one, other = list(words)[-2:]
+    words[one], words[other] = words[other], words[one]
+    Path("tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    model = load_export(base)
+    model.tokenizer = Tokenizer.load("tokenizer.json")
+    model.save_pretrained("other")
+    message = run("benchmark", *arguments, f"exports=[{base},other]")
+    assert message.status == 2 and message.out == ""
+    expected = f"exports=other: has another tokenizer than {base}; allowed is one for all\n"
+    assert message.err.endswith(expected)
     assert not (folder / "run").exists()
 
 

@@ -21,7 +21,8 @@ from prune_lab.commands.value_types import wrong_type
 from prune_lab.data.splits import load_splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DEFAULT_DECODING
-from prune_lab.evaluation.generate import MAX_SENTENCES, MAX_SOURCE_TOKENS
+from prune_lab.evaluation.batch_search import MAX_SENTENCES
+from prune_lab.evaluation.generate import MAX_SOURCE_TOKENS
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.config import ModelConfig

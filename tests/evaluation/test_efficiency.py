@@ -11,9 +11,12 @@ from prune_lab import HeadMask, prune_heads
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation import efficiency, timing
+from prune_lab.evaluation.benchmark_batches import benchmark_batches
 from prune_lab.evaluation.efficiency import EfficiencySettings, measure_efficiency
 from prune_lab.evaluation.timing import time_in_turn
 from prune_lab.model.transformer import Transformer
+from prune_lab.training.schedules import constant
+from prune_lab.training.settings import FitSettings
 from prune_lab.training.training_pass import TrainingPass
 
 Build = Callable[..., Transformer]
@@ -31,8 +34,14 @@ def measured(models: list[Transformer], pairs: Pairs, say: Any = print, **settin
     assert models[0].tokenizer is not None
     corpus = EncodedCorpus.encode(models[0].tokenizer, pairs)
     batches = [corpus.batch(range(6)), corpus.batch(range(6, 14))]
+
+    def updates(model: Transformer, batches: list[Any], **changes: Any) -> TrainingPass:
+        optimizer = partial(torch.optim.Adam, lr=1e-3)
+        return TrainingPass(model, batches, FitSettings(optimizer=optimizer, schedule=constant, trainer={}, **changes))
+
     fixed = {
-        "training": partial(TrainingPass, optimizer=partial(torch.optim.Adam, lr=1e-3)),
+        "training": updates,
+        "about_training": {"products": "float32"},
         "decoding": DecodingOptions(max_length_a=4, max_length_b=0),
         "beam_sizes": [1, 2],
         "batch_sizes": [2, 5],
@@ -60,6 +69,9 @@ def test_everything_is_measured_and_stated(models: list[Transformer], pairs: Pai
         *(5, 0),
     )
     assert (conditions["num_lines"], conditions["num_batches"], conditions["num_sentences"]) == (7, 2, 14)
+    sources = [len(models[0].tokenizer.encode_sources([source])[0]) - 1 for source, _ in pairs[:7]]
+    assert conditions["source_length"] == pytest.approx(sum(sources) / 7)
+    assert conditions["decoding"]["products"] == "float32" and conditions["training"] == {"products": "float32"}
     whole, pruned = found["models"]
     assert whole["parameters"] == sum(parameter.numel() for parameter in models[0].parameters())
     for name in ("parameters", "flops", "attention_flops", "training_memory"):
@@ -114,6 +126,42 @@ def test_functions_take_turns_from_either_end(monkeypatch: pytest.MonkeyPatch) -
     assert found == [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]] and len(waits) == 18
 
 
+def test_sources_are_cut_to_learned_positions_as_in_translation(text_model: Build, pairs: Pairs) -> None:
+    model = text_model(positions="learned", max_positions=6)
+    batches = benchmark_batches(model, pairs, max_tokens=60, number=3)
+    settings = EfficiencySettings(
+        training=print, kinds=["encoding", "decoding"], beam_sizes=[1], batch_sizes=[2], repeats=1,
+        decoding=DecodingOptions(max_length_a=3, max_length_b=0),
+    )  # fmt: skip
+    found = measure_efficiency([model], [source for source, _ in pairs[:4]], batches, settings)
+    assert found["conditions"]["source_length"] <= 5
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 8, 100])
+def test_batches_are_different_ones_over_all_lengths_with_the_longest(
+    text_model: Build, pairs: Pairs, number: int
+) -> None:
+    model = text_model()
+    assert model.tokenizer is not None
+    every = benchmark_batches(model, pairs, max_tokens=60, number=1000)
+    chosen = benchmark_batches(model, pairs, max_tokens=60, number=number)
+    assert len(every) > 8 and sum(batch.num_sentences for batch in every) == len(pairs)
+    rows = [[batch.source_ids.tolist() for batch in batches] for batches in (every, chosen)]
+    places = [rows[0].index(batch) for batch in rows[1]]
+    assert len(chosen) == min(number, len(every)) and places[-1] == len(every) - 1
+    gaps = {after - before for before, after in zip([-1, *places], places, strict=False)}
+    assert min(gaps) >= 1 and max(gaps) - min(gaps) <= 1
+
+
+def test_batches_leave_out_what_learned_positions_cannot_hold(text_model: Build, pairs: Pairs) -> None:
+    model = text_model(positions="learned", max_positions=12)
+    batches = benchmark_batches(model, pairs, max_tokens=60, number=1000)
+    assert 0 < sum(batch.num_sentences for batch in batches) < len(pairs)
+    assert max(batch.source_ids.shape[1] for batch in batches) <= 12
+    with pytest.raises(ValueError, match="^none of 1 sentence pairs has at most 12 tokens on both sides$"):
+        benchmark_batches(model, [(" ".join(["a"] * 40), "b")], max_tokens=60, number=1)
+
+
 def test_models_need_a_tokenizer(small_model: Build, pairs: Pairs, models: list[Transformer]) -> None:
     with pytest.raises(ValueError, match="no tokenizer; speed is measured on text"):
-        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training=TrainingPass))
+        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training=print))

@@ -38,7 +38,7 @@ def found() -> dict[str, Any]:
     decoding = [
         speed(100, tokens_per_second=1500.0, target_length=15.0),
         speed(120, (1.1, 1.2, 1.3), tokens_per_second=1800.0, target_length=15.0),
-        speed(99, (0.9, 0.99, 1.2), tokens_per_second=1400.0, target_length=14.0),
+        speed(99, (0.9, 0.99, 1.2), tokens_per_second=1400.0, target_length=15.3),
     ]
     attention = [speed(10.0), speed(16.0, (1.5, 1.6, 1.7)), speed(20.0, (1.9, 2.0, 2.1))]
     return {
@@ -54,6 +54,10 @@ def found() -> dict[str, Any]:
             "num_batches": 8,
             "num_sentences": 1234,
             "num_target_tokens": 23456,
+            "source_length": 14.25,
+            "searched_at_once": 2,
+            "decoding": {"products": "int8"},
+            "training": {"products": "bfloat16", "parts": 2, "max_tokens": 4096},
         },
         "models": [
             model("runs/base/export", 48, 2_000_000),
@@ -71,12 +75,20 @@ def test_a8_the_table_says_what_changed_measurably(found: dict[str, Any]) -> Non
     text = benchmark_text(found)
     assert max(map(len, text.splitlines())) <= 80
     block = text[text.index("decoding, beam 5, batch 64 [sentences/s]") :].splitlines()
-    assert block[1].split() == ["48", "of", "48", "heads", "100", "(90", "to", "110)"]
+    assert block[1].split() == ["48", "of", "48", "heads", "100", "(90", "to", "110)", "15.0", "tokens"]
     assert block[2].endswith("x1.20 (1.10 to 1.30)")
     assert block[3].endswith("  no measurable change")
     for stated in ("cpu: a processor", "float32, 2 threads", "5 rounds", "128 lines", "23456 target tokens"):
         assert stated in text
+    assert "decoding: 14.2 source tokens on average, int8 products, 2 batches at once" in text
+    assert "training: bfloat16 products, 2 parts, 4096 tokens a batch" in text
     assert text.count("24 of 48 heads, a/24-heads ") == len(found["series"]) + 4 + 1
+
+
+def test_speeds_of_outputs_of_other_length_are_not_compared(found: dict[str, Any]) -> None:
+    found["series"][1]["models"][1]["target_length"] = 14.0
+    text = benchmark_text(found)
+    assert "outputs of other length" in text and "x1.20" not in text
 
 
 def test_the_realised_share_of_a_saving_is_that_of_the_time(found: dict[str, Any]) -> None:

@@ -9,18 +9,19 @@ from prune_lab.data.datamodule import TranslationData
 from prune_lab.training.training_pass import TrainingPass
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_a_pass_makes_the_updates_of_fit(task, train, settings, tmp_path, parts):
-    asked = {"max_steps": 3, "validate_every": 3, "parts": parts, "keep": "last"}
+@pytest.mark.parametrize(("parts", "decay"), [(1, None), (2, None), (2, 0.9)])
+def test_a_pass_makes_the_updates_of_fit(task, train, settings, tmp_path, parts, decay):
+    asked = {"max_steps": 3, "validate_every": 3, "parts": parts, "keep": "last", "average_decay": decay}
     result, given = train(task.model(), tmp_path, **asked), settings(**asked)
     stream = TranslationData(task.data.train, max_tokens=given.max_tokens, seed=1).batches()
     batches = list(islice(stream, 3))
     model = task.model()
     before = {name: parameter.clone() for name, parameter in model.state_dict().items()}
-    names = ("optimizer", "clip_norm", "label_smoothing", "products", "parts")
-    update = TrainingPass(model, batches, **{name: getattr(given, name) for name in names})
+    update = TrainingPass(model, batches, given)
     assert update.num_target_tokens == sum(batch.num_target_tokens for batch in batches)
     update()
+    if update._average is not None:
+        update._average.swap()
     trained, expected = update.model.state_dict(), result.model.state_dict()
     for name in expected:
         assert torch.equal(model.state_dict()[name], before[name]), "the model that is given stays as it is"
