@@ -19,7 +19,7 @@ from prune_lab.results.canvas import save_figure
 from prune_lab.results.files import json_text, write_atomically
 from prune_lab.results.speed import NO_CHANGE, OTHER_LENGTH, are_unlike
 
-_NAME_WIDTH = 26
+_NAME_WIDTH = 24
 _SIZES = (("parameters", "parameters"), ("file_bytes", "file, bytes"), ("flops", "FLOPs, forward"))
 
 

@@ -19,7 +19,7 @@ def model_names(models: Sequence[Mapping[str, Any]]) -> list[str]:
     """Short names that tell models apart: their heads, and where these are the same also their exports."""
     names = [f"{model['remaining_heads']} of {model['total_heads']} heads" for model in models]
     return [
-        name if names.count(name) == 1 else f"{name}, {_short(model['export'])}"
+        name if names.count(name) == 1 else f"{model['remaining_heads']} heads, {_short(model['export'])}"
         for name, model in zip(names, models, strict=True)
     ]
 
