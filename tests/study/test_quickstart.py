@@ -20,6 +20,8 @@ Rows = list[dict[str, str]]
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.environ.get("PRUNE_LAB_QUICKSTART"):
+        return Path(os.environ["PRUNE_LAB_QUICKSTART"])  # made by the command itself
     directory = tmp_path_factory.mktemp("quickstart") / "study"
     code = "from prune_lab.commands.study import main; main()"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
