@@ -58,7 +58,7 @@ def _top(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
     chunks = values[:, :border].unflatten(1, (num_chunks, _CHUNK))
     # A value among the largest stands in a chunk whose maximum is among the largest maxima, or in the rest.
     chosen = chunks.amax(dim=2).topk(number, dim=1).indices
-    inside = chunks.gather(1, chosen[:, :, None].expand(-1, -1, _CHUNK)).flatten(1)
+    inside = chunks[torch.arange(len(values))[:, None], chosen].flatten(1)
     searched = torch.cat((inside, values[:, border:]), dim=1)
     best, places = searched.topk(number, dim=1)
     numbers = chosen.gather(1, (places // _CHUNK).clamp(max=number - 1))
