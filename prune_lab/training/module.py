@@ -15,7 +15,7 @@ from prune_lab.data.datamodule import Window
 from prune_lab.gates.penalty import L0Penalty, expected_open
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
-from prune_lab.training.batch_loss import BatchLoss
+from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state

@@ -13,7 +13,7 @@ from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.averaging import WeightAverage
-from prune_lab.training.batch_loss import BatchLoss
+from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.settings import FitSettings

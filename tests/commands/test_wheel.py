@@ -62,7 +62,7 @@ LAYERS = {
     "decoding": ("decoding",),
     "data": ("data",),
     "model": ("model", "decoding", "attention", "gates", "data", "heads"),
-    "pruning": ("pruning", "model", "decoding", "attention", "gates", "data", "heads"),
+    "pruning": ("pruning", "model", "decoding", "attention", "gates", "data", "heads", "threads"),
     "results": ("results", "heads", "version"),
     "evaluation": (
         "evaluation",

@@ -374,3 +374,46 @@ def test_what_is_no_model_is_named(model):
             ValueError, match=f"^model: a {type(model).__name__}; allowed is a Transformer of prune_lab$"
         ):
             score_heads(model, [GOOD], name)
+
+
+@pytest.mark.parametrize("absolute", ["sentence", "token", "batch"])
+def test_threads_that_share_the_batches_change_nothing(absolute, monkeypatch):
+    batches = [collate(examples(seed=seed)) for seed in range(5)]
+    found = []
+    for num_threads in (1, 2, 4):
+        monkeypatch.setattr(torch, "get_num_threads", lambda: num_threads)  # noqa: B023
+        monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+        found.append(score_heads(small_model(), batches, criterion="gradient", absolute=absolute))
+    assert found[0].settings == found[1].settings == found[2].settings
+    for other in found[1:]:
+        assert_close(other, found[0], 1e-6)
+    assert torch.equal(flat(found[1]), flat(found[2])), "summed in the order of the batches"
+
+
+def test_batches_are_read_as_they_are_needed(monkeypatch):
+    """A stream of a whole corpus is never in memory at once."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    done, ahead = [0], []
+    plain = Gradient._contributions
+
+    def counted(self, model, batch):
+        done[0] += 1
+        return plain(self, model, batch)
+
+    def stream():
+        for number in range(12):
+            ahead.append(number - done[0])
+            yield collate(examples(seed=number))
+
+    monkeypatch.setattr(Gradient, "_contributions", counted)
+    score_heads(small_model(), stream(), criterion="gradient")
+    assert done[0] == 12 and max(ahead) <= 4
+
+
+def test_an_error_in_a_batch_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    model = small_model(positions="learned", max_positions=20)
+    with pytest.raises(ValueError, match="sequence of 41 tokens"):
+        score_heads(model, [collate(examples((3, 5))), collate(examples((40,)))], criterion="gradient")

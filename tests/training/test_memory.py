@@ -7,7 +7,7 @@ from prune_lab.data.batching import Batch
 from prune_lab.evaluation.memory import peak_memory
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.training.batch_loss import BatchLoss
+from prune_lab.training.loss import BatchLoss
 
 CPU = torch.device("cpu")
 

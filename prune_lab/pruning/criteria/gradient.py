@@ -6,20 +6,24 @@ Shapes: B sentences of a batch, S source length, T target length, V target vocab
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import LinearCrossEntropyOptions, functional
 
 from prune_lab.attention.site import AttentionSite
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
+from prune_lab.model.cross_entropy import token_cross_entropy
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion, evaluating
+from prune_lab.threads import share_of_threads
 
 ABSOLUTES = ("sentence", "token", "batch")
+_AT_ONCE = 2
 
 
 class Gradient(Criterion):
@@ -62,8 +66,8 @@ class Gradient(Criterion):
         sums = {name: torch.zeros(len(site.numbers), dtype=torch.float64) for name, site in sites.items()}
         num_sentences = num_tokens = num_batches = 0
         with evaluating(model):
-            for batch in batches:
-                for name, contribution in self._contributions(model, batch.to(model.output_weight.device)).items():
+            for batch, contributions in self._of_batches(model, batches):
+                for name, contribution in contributions.items():
                     sums[name] += contribution
                 num_sentences += batch.num_sentences
                 num_tokens += int((batch.target_ids[:, 1:] != model.config.pad_id).sum())
@@ -76,6 +80,32 @@ class Gradient(Criterion):
         settings = {"absolute": self.absolute, "normalise": self.normalise, **measured}
         values = {name: self._finished(sites[name], total / num_sentences) for name, total in sums.items()}
         return HeadScores(values, self.name, settings)
+
+    def _of_batches(self, model: Transformer, batches: Iterable[Batch]) -> Iterator[tuple[Batch, dict[str, Tensor]]]:
+        """Each batch with what it adds to the sums, in order; on the CPU two at a time, each in a thread of its own.
+
+        The operations of a small model are too short for several threads to share one well.
+        """
+        device = model.output_weight.device
+        kind = device.type
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+
+        def contributions(batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+            # Whether gradients are recorded, and autocast, are properties of a thread.
+            with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
+                return batch, self._contributions(model, batch.to(device))
+
+        if kind != "cpu" or torch.get_num_threads() == 1:
+            yield from map(contributions, batches)
+            return
+        with share_of_threads(_AT_ONCE), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="importance") as threads:
+            waiting: deque[Future[tuple[Batch, dict[str, Tensor]]]] = deque()
+            for batch in batches:
+                waiting.append(threads.submit(contributions, batch))
+                if len(waiting) > _AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
 
     def _contributions(self, model: Transformer, batch: Batch) -> dict[str, Tensor]:
         """What a batch adds to the sums: site -> [H] (float64, on the CPU)."""
@@ -124,11 +154,8 @@ def summed_loss(model: Transformer, batch: Batch, head_gates: Mapping[str, Tenso
         batch: on the model's device.
         head_gates: see `Transformer.hidden`; the target side has T - 1 positions here, since the last predicts nothing.
     """
-    hidden = model.hidden(batch.source_ids, batch.target_ids[:, :-1], head_gates)
-    targets = batch.target_ids[:, 1:]
-    real = targets != model.config.pad_id
-    weight = model.output_weight
-    # The chunked product takes no part in autocast: it is given the weights' type.
-    return functional.linear_cross_entropy(
-        hidden[real].to(weight.dtype), weight, targets[real], reduction="sum", options=LinearCrossEntropyOptions()
-    )
+    hidden = model.hidden(batch.source_ids, batch.target_ids[:, :-1], head_gates).flatten(0, 1)
+    targets = batch.target_ids[:, 1:].flatten()
+    real = (targets != model.config.pad_id).nonzero()[:, 0]
+    loss, _ = token_cross_entropy(hidden.index_select(0, real), model.output_weight, targets[real])
+    return loss

@@ -8,8 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from prune_lab.attention.products import products_in
-from prune_lab.training import loss as loss_module
-from prune_lab.training.loss import token_cross_entropy
+from prune_lab.model import cross_entropy as loss_module
+from prune_lab.model.cross_entropy import token_cross_entropy
 
 D, V = 16, 60
 
