@@ -85,6 +85,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             splits=splits,
             options=decoding_options(config["decoding"]),
             method=before.method_after(result.model),
+            label="" if penalty is None else f"{before.method_after(result.model)}, {settings['point']}",
             seed=config["seed"],
             settings={key: value for key, value in settings.items() if value is not None},
             seeds=config["seeds"],

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.curves import panels
-from prune_lab.results.families import is_reference
+from prune_lab.results.curves import Point, panels, references
+from prune_lab.results.families import compared_with, is_reference
 from prune_lab.results.files import json_text, relative_path, write_atomically
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 
@@ -68,6 +68,7 @@ COLUMNS = (
     "speed_ratio",
     "speed_ratio_low",
     "speed_ratio_high",
+    "baseline_bleu",
 )
 
 
@@ -113,9 +114,21 @@ def order(record: Record) -> tuple[bool, str, int, int, str]:
     return (not is_reference(record), record.method, -heads, record.seed, record.point)
 
 
-def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
-    """One row of `results.csv`; paths are relative to the directory `start`."""
-    significance, speed = record.significance or {}, record.speed or {}
+def row(record: Record, start: str | os.PathLike[str], reference: Point | None = None) -> dict[str, Any]:
+    """One row of `results.csv`; paths are relative to the directory `start`.
+
+    The difference is that to the mean BLEU of `reference`, as in the report; it has an interval where the record was
+    compared with just that model when it was measured. Without a reference it is as recorded.
+    """
+    speed = record.speed or {}
+    significance = record.significance or {}
+    difference, baseline = significance.get("difference"), significance.get("baseline_bleu")
+    if reference is not None:
+        difference = baseline = None
+        significance = compared_with([record], reference.records)[0].significance or {}
+        if record.bleu is not None and not _is_one_of(record, reference.records):
+            baseline = reference.bleu.mean
+            difference = record.bleu - baseline
     low, high = speed.get("spread") or (None, None)
     ratio = speed.get("ratio") or {}
     values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
@@ -132,7 +145,8 @@ def row(record: Record, start: str | os.PathLike[str]) -> dict[str, Any]:
         "references_hash": record.test_set.get("references_hash"),
         "beam_size": record.decoding.get("beam_size"),
         "length_penalty": record.decoding.get("length_penalty"),
-        "bleu_difference": significance.get("difference"),
+        "bleu_difference": difference,
+        "baseline_bleu": baseline,
         "difference_low": significance.get("low"),
         "difference_high": significance.get("high"),
         "p_value": significance.get("p_value"),
@@ -159,8 +173,15 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(row(record, Path(path).parent) for record in sorted(records, key=order))
+    measured_from = references(records)
+    writer.writerows(
+        row(record, Path(path).parent, measured_from.get(id(record))) for record in sorted(records, key=order)
+    )
     return write_atomically(path, text.getvalue())
+
+
+def _is_one_of(record: Record, references: Sequence[Record]) -> bool:
+    return any(record.weights_hash == other.weights_hash and is_reference(record) for other in references)
 
 
 def write_json(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -181,14 +181,34 @@ def panels(records: Iterable[Record]) -> list[Panel]:
     Returns:
         Panels, the one with the most records first.
     """
-    complete = [record for record in records if record.complete]
-    groups: dict[Comparable, list[Record]] = {}
-    for record in complete:
-        groups.setdefault(Comparable.of(record), []).append(record)
-    result = [_panel(setting, base, members) for setting, group in groups.items() for base, members in families(group)]
+    result = [_panel(*group) for group in _groups(records)]
     if len({panel.base_hash for panel in result}) > 1:
         result = [replace(panel, base_name=_base_name(panel.base_hash)) for panel in result]
     return sorted(result, key=lambda panel: -len(panel.records))
+
+
+def references(records: Iterable[Record]) -> dict[int, Point]:
+    """What each complete record is measured from, by the identity of the record; nothing where there is no such model.
+
+    It is the first of `Panel.unpruned`, which is also in the dictionary, measured from itself.
+    """
+    found: dict[int, Point] = {}
+    for setting, base, members in _groups(records):
+        reference = _panel(setting, base, members).reference
+        if reference is not None:
+            found |= {id(record): reference for record in members if id(record) not in found}
+    return found
+
+
+def _groups(records: Iterable[Record]) -> Iterator[tuple[Comparable, str | None, list[Record]]]:
+    """The records that may be drawn in one figure: setting, hash of the base, and the records themselves."""
+    groups: dict[Comparable, list[Record]] = {}
+    for record in records:
+        if record.complete:
+            groups.setdefault(Comparable.of(record), []).append(record)
+    for setting, group in groups.items():
+        for base, members in families(group):
+            yield setting, base, members
 
 
 def method_order(name: str) -> tuple[int, str]:

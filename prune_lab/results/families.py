@@ -55,18 +55,27 @@ def families(records: Sequence[Record]) -> list[tuple[str | None, list[Record]]]
 
 
 def distinct(records: Iterable[Record]) -> list[Record]:
-    """Leaves out models that were measured before, such as the base that several runs were compared with.
+    """Each model once, although several runs measured it, such as the base that several were compared with.
 
     The same unpruned weights are one model, whatever the run that measured them: the base of a study, and the model
     that `prune-lab-prune` was given. Elsewhere, two runs may come to the same weights, as methods do that choose the
-    same heads; each of them counts.
+    same heads; each of them counts. Of several measurements of one model, that with a comparison stays, with the speed
+    that was measured last: `prune-lab-evaluate` measures it again, with more lines or on a quiet machine.
     """
-    kept: dict[object, Record] = {}
+    found: dict[object, list[Record]] = {}
     for record in records:
         run = () if is_reference(record) else _run(record)
         key = (record.weights_hash, record.state, *run)
-        kept.setdefault(key if record.weights_hash else id(record), record)
-    return list(kept.values())
+        found.setdefault(key if record.weights_hash else id(record), []).append(record)
+    return [_joined(members) for members in found.values()]
+
+
+def _joined(measured: Sequence[Record]) -> Record:
+    """One record of those of one model."""
+    kept = max(measured, key=lambda record: record.significance is not None)  # the first of the best
+    timed = [record for record in measured if record.speed is not None]
+    last = max(timed, key=lambda record: ("ratio" in (record.speed or {}), record.finished), default=None)
+    return kept if last is None or last is kept else replace(kept, speed=last.speed)
 
 
 def _run(record: Record) -> tuple[object, ...]:

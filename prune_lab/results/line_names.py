@@ -20,8 +20,11 @@ def line_names(records: Sequence[Record]) -> list[str]:
     seed, the settings in which they differ are part of the name: `gradient (scope per_kind)`.
     """
     groups: dict[tuple[str, bool], list[Record]] = {}
+    masked = {record.method for record in records if record.state == "masked"}
     for record in records:
-        groups.setdefault((record.method, record.state == "masked"), []).append(record)
+        # Gates that are all open leave a model that is not masked, and yet a point of the line of those that are.
+        is_masked = record.state == "masked" or (record.state == "unpruned" and record.method in masked)
+        groups.setdefault((record.method, is_masked), []).append(record)
     names: dict[int, str] = {}
     for (method, is_masked), members in groups.items():
         evaluations = {record.gate_evaluation for record in members} - {None}

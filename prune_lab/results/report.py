@@ -123,10 +123,10 @@ _GRIDS = (
 _SPEED = (
     "Measured decoding speed",
     "Decoding speed of a pruned model over that of the unpruned one. The two translate the same lines in turn, in one "
-    "process; the median of the pairs of passes, with its interval. An interval that includes 1 is no measurable "
-    "change. Hollow: outputs of other length, which take another time whatever the model. Nothing is computed from the "
-    "number of heads. Where intervals are wide, prune-lab-evaluate with unpruned= measures again: on a machine that "
-    "does nothing else, with more of speed.num_lines and speed.repeats.",
+    "process; the median of the pairs of passes, with its interval. An interval that includes 1, for sentences or for "
+    "tokens a second, is no measurable change. Hollow: outputs of other length, which take another time whatever the "
+    "model. Nothing is computed from the number of heads. Where intervals are wide, prune-lab-evaluate with unpruned= "
+    "measures again: on a machine that does nothing else, with more of speed.num_lines and speed.repeats.",
 )
 
 

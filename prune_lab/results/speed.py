@@ -70,7 +70,11 @@ class Ratio:
         """In words: the numbers, `no measurable change`, or the obstacle."""
         if self.obstacle:
             return f"not compared: {self.obstacle}"
-        return self.numbers if self.is_change else f"{NO_CHANGE} ({self.low:.2f} to {self.high:.2f})"
+        if self.is_change:
+            return self.numbers
+        if self.low <= 1 <= self.high:
+            return f"{NO_CHANGE} ({self.low:.2f} to {self.high:.2f})"
+        return f"{NO_CHANGE} (by tokens {self.by_length * self.low:.2f} to {self.by_length * self.high:.2f})"
 
 
 def ratio_of(record: Record) -> Ratio | None:
@@ -84,7 +88,7 @@ def ratio_of(record: Record) -> Ratio | None:
     if length is None or base is None:
         obstacle = "length of outputs not known"
     elif are_unlike(length, base):
-        obstacle = OTHER_LENGTH
+        obstacle = f"{OTHER_LENGTH} ({length:.1f} tokens, unpruned {base:.1f})"
     return Ratio(
         median=float(ratio["median"]),
         low=float(ratio["low"]),

@@ -154,7 +154,7 @@ class _Pruner:
                 export,
                 place,
                 method=f"{self._name}+recovery" if self._result else self._name,
-                label=f"{self._name}, {point.budget} heads",
+                label=f"{self._name}{'+recovery' if self._result else ''}, {point.budget} heads{self._as_fractions()}",
                 settings={**point.settings, **trained, "budget": point.budget},
                 seeds=asdict(settings.seeds),
                 seconds={"training": self._seconds} if self._result else {},
@@ -200,13 +200,16 @@ class _Pruner:
         )
 
     def _unpruned(self) -> Transformer | None:
-        """What the speed of points is measured in turn with: the input without gates, if none of its heads is gone."""
+        """What the speed of points is measured in turn with: the input, if it is unpruned.
+
+        A model with gates is not, even where their heads are all in its weights: without the gates it would be a model
+        that nobody has trained.
+        """
         is_whole = sum(map(len, self._model.heads().values())) == sum(self._model.original_heads().values())
-        if self._settings.speed is None or not is_whole:
-            return None
-        whole = self._model.copy()
-        whole.remove_gates()
-        return whole
+        return self._model if self._settings.speed is not None and is_whole and not self._model.gates() else None
+
+    def _as_fractions(self) -> str:
+        return " (fractions)" if self._evaluation == "fraction" else ""
 
     def place_of(self, num_heads: int) -> Path:
         """The directory of a point."""

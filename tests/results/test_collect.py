@@ -7,6 +7,8 @@ import os
 import pytest
 
 from prune_lab.results.collect import COLUMNS, collect, row, write_csv, write_json
+from prune_lab.results.curves import panels
+from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 
 
@@ -97,8 +99,30 @@ def test_all_columns_are_filled_somewhere(record, tmp_path):
     settings = {"criterion": "gate", "scope": "global", "penalty_weight": 0.02, "updates": 10, "recovery_updates": 5}
     made = record(num_heads=12, settings=settings, gate_evaluation="round", reason="", weights_hash="01")
     made.save(tmp_path)
-    values = row(made, tmp_path)
+    (panel,) = panels([record("unpruned", 48), made])
+    values = row(made, tmp_path, panel.reference)
     assert [name for name in COLUMNS if values[name] in (None, "")] == ["reason"]
+
+
+def test_differences_are_those_of_the_report(record, tmp_path):
+    """Also of records that were compared with another model when they were measured: those lose their interval."""
+    compared = {**record().significance, "difference": 0.0, "baseline_bleu": 37.0}
+    usual = {**compared, "difference": -1.0, "baseline_bleu": 38.0}
+    records = [
+        record("unpruned", 48, bleu=38.0, weights_hash="aa"),
+        record("base", 48, bleu=36.0, weights_hash="bb"),
+        record(num_heads=24, bleu=37.0, significance=usual),
+        record(num_heads=18, bleu=36.8, significance=usual),
+        record(num_heads=12, bleu=37.0, significance=compared),
+    ]
+    rows = {f"{entry['remaining_heads']}{entry['method']}": entry for entry in read(write_csv(records, tmp_path / "r"))}
+    (panel,) = panels(records)
+    for point in panel.points:
+        entry = rows[f"{point.heads:.0f}gradient"]
+        assert float(entry["bleu_difference"]) == panel.difference(point) and float(entry["baseline_bleu"]) == 38.0
+        assert (entry["difference_low"] == "") == (interval(point.records) is None)
+    assert rows["12gradient"]["difference_low"] == "" != rows["24gradient"]["difference_low"]
+    assert float(rows["48base"]["bleu_difference"]) == -2.0 and rows["48unpruned"]["bleu_difference"] == ""
 
 
 def test_the_json_holds_records_and_curves(tmp_path, study_records, write_study):

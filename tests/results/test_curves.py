@@ -248,3 +248,26 @@ def test_runs_of_one_seed_that_differ_in_their_settings_are_curves_of_their_own(
     assert [line.name for line in panel.lines] == ["gradient"], "nothing to tell apart"
     same = [record(label="once"), record(label="twice")]
     assert [len(point.records) for point in panels(same)[0].points] == [2], "nothing that tells them apart"
+
+
+def test_a_model_that_is_measured_again_keeps_its_comparison_and_gets_the_new_speed(record):
+    first = record(weights_hash="01", base_hash=A)
+    ratio = {"median": 2.0, "low": 1.9, "high": 2.1, "target_length": 12.5}
+    again = record(
+        weights_hash="01", base_hash=A, significance=None, finished="2026-01-01", speed={**first.speed, "ratio": ratio}
+    )
+    for records in ([first, again], [again, first]):
+        (panel,) = panels([record("unpruned", 48, base_hash=A), *records])
+        (kept,) = panel.points[0].records
+        assert kept.significance == first.significance and kept.speed["ratio"]["median"] == 2.0
+
+
+def test_gated_runs_are_one_line_whether_gates_closed_or_not(record):
+    """A sweep over penalty weights, whose smallest leaves all heads open."""
+    settings = [{"point": f"weight {weight}", "penalty_weight": weight} for weight in (0.01, 0.2)]
+    made = [
+        record("hard_concrete", 48, state="unpruned", significance=None, settings=settings[0]),
+        record("hard_concrete", 12, state="masked", parameters=None, file_bytes=None, speed=None, settings=settings[1]),
+    ]
+    (panel,) = panels([record("unpruned", 48), *made])
+    assert [(line.name, len(line.points)) for line in panel.lines] == [("hard_concrete (masked)", 2)]
