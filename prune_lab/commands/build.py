@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prune_lab.commands.logs import log
 from prune_lab.commands.settings import decoding_options
 from prune_lab.commands.targets import check_arguments, instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from prune_lab.training.fit import FitSettings, Seeds
     from prune_lab.training.trainer import Callback, Logger
 
+# Share of the learning rate below which a schedule never got to it.
+_REACHED = 0.95
 # Keys of `training` that are not about `fit`.
 NOT_OF_FIT = ("freeze", "keep")
 
@@ -67,6 +70,12 @@ def build_rates(config: Mapping[str, Any]) -> Callable[[int], float]:
     rates = instantiate(config["scheduler"], "scheduler")
     if not callable(rates):
         raise ValueError(f"scheduler: a {type(rates).__name__}; allowed is a function from updates to factors")
+    num_updates = config["trainer"].get("max_steps") or 0
+    if num_updates and max(map(rates, range(num_updates))) < _REACHED:
+        log.warning(
+            f"the learning rate does not reach optimizer.lr in trainer.max_steps={num_updates} updates; "
+            f"a shorter scheduler.warmup_updates (now {config['scheduler'].get('warmup_updates')}) lets it"
+        )
     return rates
 
 
@@ -108,7 +117,7 @@ def build_model(config: Mapping[str, Any], splits: Splits) -> Transformer:
     check_memory(model_config)
     torch.manual_seed(config["seeds"]["model"])
     model = Transformer(model_config)
-    model.tokenizer = tokenizer
+    model.tokenizer, model.languages = tokenizer, (splits.source_language, splits.target_language)
     return model
 
 

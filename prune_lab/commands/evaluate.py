@@ -41,6 +41,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Translates, scores, and writes `hypotheses.txt` and `record.json`."""
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, hashes, how_gates_evaluate
+    from prune_lab.evaluation.timing import MIN_PAIRS
     from prune_lab.model.storage import WEIGHTS
 
     device = choose_device(config["device"])
@@ -82,6 +83,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
     print(found.in_words())
     if record.speed is not None:
         change = speed_change(record) if compared else ""
+        if compared and "ratio" not in record.speed:
+            change = f"no ratio from speed.repeats={config['speed']['repeats']}; {MIN_PAIRS} pairs of passes give one"
         told = f"; against {config['unpruned']}: {change}" if change else ""
         print(f"{measured_speed(record)} sentences a second{told}")
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
-from prune_lab.commands.run_directory import is_main_process
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
 
@@ -40,6 +39,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import record_export
     from prune_lab.study.outcome import training_facts
+    from prune_lab.training.callbacks.progress import Announcement
     from prune_lab.training.callbacks.validation import ScoreSettings
     from prune_lab.training.fit import TrainingData, fit
 
@@ -54,8 +54,6 @@ def run(config: dict[str, Any], directory: Path) -> None:
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
     text = splits.train
     train = EncodedCorpus.encode(model.tokenizer, text.pairs, text.line_numbers)  # type: ignore[arg-type]
-    if is_main_process():
-        print(in_words(model, splits.name, len(train), config["trainer"]["max_steps"]), flush=True)
     result = fit(
         model,
         TrainingData(train=train, validation=splits.validation, scoring=ScoreSettings.of(splits)),
@@ -63,7 +61,10 @@ def run(config: dict[str, Any], directory: Path) -> None:
         directory=directory,
         seeds=build.build_seeds(config),
         penalty=penalty,
-        callbacks=build.build_callbacks(config),
+        callbacks=[
+            Announcement(in_words(model, splits.name, len(train), config["trainer"]["max_steps"])),
+            *build.build_callbacks(config),
+        ],
         loggers=build.build_loggers(config, directory),
     )
     export = directory / "export"
@@ -78,6 +79,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             "gates": result.model.config.gates,
             "frozen": config["training"]["freeze"] or None,
         }
+        given = {} if config["init_from"] is None else {"model": model.config.to_dict(), "tokenizer": None}
         record = record_export(
             export,
             directory,
@@ -93,7 +95,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             **training_facts(result),
             base_hash=before.base_hash,
             device=device,
-            config=config,
+            config={**config, **given},
         )
         print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")
 

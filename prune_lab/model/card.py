@@ -22,6 +22,7 @@ def model_card(model: Transformer) -> str:
         "---",
         "# Encoder-decoder Transformer",
         "",
+        *([] if model.languages is None else [f"Translates {model.languages[0]} to {model.languages[1]}.", ""]),
         f"{config.encoder_layers}+{config.decoder_layers} layers, width {config.d_model}, "
         f"feed-forward {config.d_feed_forward}, {num_parameters:,} parameters; "
         f"{sum(map(len, heads.values()))} of {sum(original.values())} attention heads remain.",

@@ -40,6 +40,8 @@ def save_export(model: Transformer, directory: str | Path) -> None:
     config = {"model_type": "prune_lab", **model.config.to_dict()}
     if model.tokenizer is not None:
         config["tokenizer_hash"] = model.tokenizer.hash
+    if model.languages is not None:
+        config["languages"] = list(model.languages)
     contents = {WEIGHTS: safetensors.torch.save(_stored_tensors(model), metadata={"format": "pt"})}
     if model.tokenizer is not None:
         contents[TOKENIZER] = (json.dumps(model.tokenizer.content, ensure_ascii=False) + "\n").encode()
@@ -65,7 +67,9 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
     if not directory.exists():
         directory = _download(str(source), hub)
     values = read_config(directory)
-    tokenizer_hash = values.pop("tokenizer_hash", None)
+    tokenizer_hash, languages = values.pop("tokenizer_hash", None), values.pop("languages", None)
+    if languages is not None and (not isinstance(languages, list) or len(languages) != 2):
+        raise ValueError(f"{directory / CONFIG}: languages: {languages!r}; allowed is a list of two, source and target")
     try:
         config = ModelConfig.from_dict(values)
         wanted = outline(config)
@@ -88,6 +92,7 @@ def load_export(source: str | Path, **hub: Any) -> Transformer:
         tensor.data = tensor.data.to(weights[name].dtype)
     model.load_state_dict(weights)
     model.tokenizer = tokenizer
+    model.languages = None if languages is None else (str(languages[0]), str(languages[1]))
     return model.eval()
 
 

@@ -39,6 +39,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     Attributes:
         tokenizer: the tokenizer that belongs to the model and is stored in its exports, or None.
+        languages: codes of the source and the target language, stored in exports, or None.
 
     Raises:
         ValueError: `config` is no ModelConfig.
@@ -52,6 +53,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
             )
         self.config = config = copy.deepcopy(config)
         self.tokenizer: Any | None = None
+        self.languages: tuple[str, str] | None = None
         build_table = partial(TokenTable, d_model=config.d_model, pad_id=config.pad_id)
         build_positions = partial(
             Positions,

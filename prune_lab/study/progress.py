@@ -17,9 +17,11 @@ class Progress:
 
     Args:
         updates: of all stages by name, in the order in which they are done; 0 for those that train nothing.
+        heading: what the study does, said before anything else.
     """
 
-    def __init__(self, updates: Mapping[str, int]) -> None:
+    def __init__(self, updates: Mapping[str, int], heading: str = "") -> None:
+        self._heading = heading
         self._updates, self._num_stages = dict(updates), len(updates)
         self._trained = self._num_made = 0
         self._training = self._measuring = 0.0
@@ -57,7 +59,15 @@ class Progress:
         training = wanted * self._training / self._trained if wanted else 0.0
         return training + len(self._updates) * self._measuring / self._num_made
 
+    def take_heading(self) -> str:
+        """The heading if nobody said it yet; it is said once."""
+        heading, self._heading = self._heading, ""
+        return heading
+
     def _say(self, name: str, what: str) -> None:
+        heading = self.take_heading()
+        if heading:
+            print(heading, flush=True)
         print(f"{self._num_stages - len(self._updates)} of {self._num_stages}: {name}: {what}", flush=True)
 
 

@@ -57,7 +57,6 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     directory = Path(directory)
     is_new = check_identity(setup.config, setup.plan, contents_of(setup.splits, setup.trained_base), directory)
     stages = Stages(setup, directory)
-    print(_in_words(setup), flush=True)
     try:
         _keep_tokenizer(setup.tokenizer, directory / TOKENIZER)
         stages.base()
@@ -90,16 +89,6 @@ def _keep_tokenizer(tokenizer: Tokenizer, path: Path) -> None:
         write_atomically(path, json.dumps(tokenizer.content, ensure_ascii=False) + "\n")
     elif Tokenizer.load(path).hash != tokenizer.hash:
         raise ValueError(f"{path}: the study has this tokenizer, not one with the hash {tokenizer.hash}")
-
-
-def _in_words(setup: StudySetup) -> str:
-    """What the study does, before it begins."""
-    points, names = setup.plan.points(), [method.name for method in setup.plan.methods]
-    begin = "the base is given" if setup.trained_base is not None else "a base"
-    return (
-        f"study {setup.plan.name}: {begin}, the base trained on, {len(points)} points of {', '.join(names)}; "
-        f"data {setup.splits.name}"
-    )
 
 
 def _failure(stages: Stages, point: Point) -> Exception | None:

@@ -70,11 +70,21 @@ class StudySetup:
     callbacks: Callable[[], Sequence[Callback]] = list
     loggers: Callable[[Path], Sequence[Logger]] = _none
 
+    def in_words(self) -> str:
+        """What the study does, for the user."""
+        names = [method.name for method in self.plan.methods]
+        begin = "the base is given" if self.trained_base is not None else "a base"
+        return (
+            f"study {self.plan.name}: {begin}, the base trained on, {len(self.plan.points())} points of "
+            f"{', '.join(names)}; data {self.splits.name}"
+        )
+
     def build_model(self) -> Transformer:
         """The base model before training."""
         torch.manual_seed(self.base_seeds.model)
         model = Transformer(dataclasses.replace(self.model))
         model.tokenizer = self.tokenizer
+        model.languages = (self.splits.source_language, self.splits.target_language)
         return model
 
     def training_data(self) -> TrainingData:

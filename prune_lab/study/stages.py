@@ -28,6 +28,7 @@ from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, 
 from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
+from prune_lab.training.callbacks.progress import Announcement
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
@@ -47,7 +48,7 @@ class Stages:
         self.directory = directory
         self._criterion_points = CriterionPoints(self)
         base_updates = 0 if setup.trained_base is not None else int(setup.base.trainer["max_steps"])
-        self.progress = Progress(updates_by_stage(setup.plan, base_updates))
+        self.progress = Progress(updates_by_stage(setup.plan, base_updates), setup.in_words())
 
     @cached_property
     def data(self) -> TrainingData:
@@ -180,7 +181,7 @@ class Stages:
             directory=place,
             seeds=seeds,
             penalty=penalty,
-            callbacks=self.setup.callbacks(),
+            callbacks=[Announcement(self.progress.take_heading()), *self.setup.callbacks()],
             loggers=self.setup.loggers(place),
             label=label,
         )

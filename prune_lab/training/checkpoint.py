@@ -91,6 +91,8 @@ def model_from_checkpoint(path: str | Path) -> Transformer:
     model = Transformer(config)
     model.load_state_dict(weights)
     model.tokenizer = tokenizer
+    languages = state.get("languages")
+    model.languages = None if languages is None else (str(languages[0]), str(languages[1]))
     return model.eval()
 
 

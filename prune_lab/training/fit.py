@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +43,7 @@ class FitResult:
         validation_bleu: its BLEU on the validation text.
         best_update: when the best validation BLEU was.
         num_updates: updates made in all.
-        seconds: time that `fit` took in this process.
+        seconds: time that training took, in this process and in those that it went on from.
         best_bleu: the best validation BLEU, of the returned model or of an earlier one.
         validation_search: how validation decoded, `greedy` or `beam N`; BLEU of another search is another number.
         products: type in which matrix products of training ran, whatever was asked for.
@@ -94,7 +93,6 @@ def fit(
         DamagedFileError: a checkpoint in `directory` that cannot be read.
         Stopped: a `KeyboardInterrupt`, after INT or TERM came and the update that it came in was saved.
     """
-    start = time.monotonic()
     settings.check()
     model = getattr(model, "_orig_mod", model)
     if model.tokenizer is None:
@@ -155,7 +153,7 @@ def fit(
         del last
         _run(trainer, module, source, path, signals, label)
     module.set_gate_generator(None)
-    return _result(model, directory, settings.keep, start, products=product_type_of(trainer, products), parts=parts)
+    return _result(model, directory, settings.keep, products=product_type_of(trainer, products), parts=parts)
 
 
 def _run(
@@ -227,7 +225,7 @@ def _stages(
     return [*stages, validation, ProgressLines(label)]
 
 
-def _result(model: Transformer, directory: Path, keep: str, start: float, *, products: str, parts: int) -> FitResult:
+def _result(model: Transformer, directory: Path, keep: str, *, products: str, parts: int) -> FitResult:
     last = own_checkpoint(directory, LAST)
     state = validation_state(last)
     model.load_state_dict(averaged_weights(last if keep == "last" else own_checkpoint(directory, BEST)))
@@ -237,7 +235,7 @@ def _result(model: Transformer, directory: Path, keep: str, start: float, *, pro
         validation_bleu=state[f"{keep}_bleu"],
         best_update=state["best_update"],
         num_updates=last["global_step"],
-        seconds=time.monotonic() - start,
+        seconds=last["prune_lab"].get("seconds", 0.0),
         best_bleu=state["best_bleu"],
         validation_search=state["search"],
         products=products,

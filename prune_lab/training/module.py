@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -79,6 +80,7 @@ class TranslationModule(pl.LightningModule):
         self._random: dict[str, Any] | None = None
         self.gate_generator = torch.Generator().manual_seed(gate_seed)
         self.set_gate_generator(self.gate_generator)
+        self._seconds_before, self._start = 0.0, time.monotonic()
 
     def set_gate_generator(self, generator: torch.Generator | None) -> None:
         """Say where the gates' noise comes from."""
@@ -174,9 +176,11 @@ class TranslationModule(pl.LightningModule):
         checkpoint["prune_lab"] = {
             "config": self.model.config.to_dict(),
             "tokenizer": None if tokenizer is None else tokenizer.content,
+            "languages": None if self.model.languages is None else list(self.model.languages),
             "average": None if self.average is None else self.average.state_dict(),
             "gate_noise": self.gate_generator.get_state(),
             "random": random_states(self),
+            "seconds": self._seconds_before + time.monotonic() - self._start,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -186,6 +190,7 @@ class TranslationModule(pl.LightningModule):
             self.average.load_state_dict(state["average"])
         self.gate_generator.set_state(state["gate_noise"])
         self._random = state["random"]
+        self._seconds_before = state.get("seconds", 0.0)
 
     def on_train_start(self) -> None:
         """Go on with the random numbers of the run that is resumed, at the learning rate that the schedule says now."""

@@ -12,6 +12,22 @@ from prune_lab.data.datamodule import TranslationData, Window
 from prune_lab.training.callbacks.validation import Validation
 
 
+class Announcement(pl.Callback):
+    """Prints a line when training begins.
+
+    Args:
+        text: the line; nothing for an empty one.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print it."""
+        if self._text and trainer.is_global_zero:
+            print(self._text, flush=True)
+
+
 class ProgressLines(pl.Callback):
     """Prints what is left out of the training text, one line at most every `seconds`, and one after each validation.
 
