@@ -42,6 +42,11 @@ def check(config: dict[str, Any]) -> None:
             raise ValueError(f"{key}: {config[key]}; allowed is a list of whole numbers, [1,16]")
         for size in config[key]:
             whole_number(size, key)
+    for size in config["beam_sizes"]:
+        try:
+            decoding_options({**config["decoding"], "beam_size": size})
+        except ValueError as error:
+            raise ValueError(str(error).replace("decoding.beam_size", "beam_sizes")) from error
     for key, least in _LEAST.items():
         whole_number(config[key], key, at_least=least)
     if config["threads"] is not None:

@@ -20,6 +20,8 @@ _FREE = {
     "prune": ("budgets", "shares"),
     "evaluate": ("method", "seed", "label"),
 }
+# Where heads are scored again after each cut, the way to a budget leads over the others: none can be added.
+_STEP_BY_STEP = ".Iterative"
 
 
 def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> None:
@@ -38,15 +40,32 @@ def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> 
     path = directory / f"{command}.yaml"
     if not path.is_file():
         return
-    stored: Any = OmegaConf.to_container(OmegaConf.load(path))
+    stored = read_configuration(path)
     found, wanted = flat_settings(stored), flat_settings(json.loads(json.dumps(config, default=str)))
     free = (*_ALWAYS_FREE, *_FREE[command])
+    if str((config.get("schedule") or {}).get("_target_", "")).endswith(_STEP_BY_STEP):
+        free = _ALWAYS_FREE
     for key in sorted({*found, *wanted}):
         if found.get(key) != wanted.get(key) and not any(key == name or key.startswith(f"{name}.") for name in free):
             raise ValueError(
                 f"{key}: {wanted.get(key)!r}, but {directory} holds results with {found.get(key)!r}; "
                 "choose another output="
             )
+
+
+def read_configuration(path: Path) -> dict[str, Any]:
+    """The configuration that a command left in its directory.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        found: Any = OmegaConf.to_container(OmegaConf.load(path))
+    except Exception as error:  # of YAML, of encodings, of OmegaConf, which have no common base
+        raise ValueError(f"{path}: not readable as YAML ({' '.join(str(error).split())[:80]})") from error
+    if not isinstance(found, dict) or not found:
+        raise ValueError(f"{path}: holds {'nothing' if not found else 'no mapping'}; it must be what the command wrote")
+    return found
 
 
 def _has_results(directory: Path) -> bool:

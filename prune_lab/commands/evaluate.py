@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import origin
 from prune_lab.commands.entry import command
@@ -16,6 +16,9 @@ from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.results.speed import measured_speed, speed_change
+
+if TYPE_CHECKING:
+    from prune_lab.model.transformer import Transformer
 
 
 def check(config: dict[str, Any]) -> None:
@@ -35,6 +38,8 @@ def check(config: dict[str, Any]) -> None:
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
     check_languages(config["export"], "export", config["data"], splits)
+    if config["unpruned"] is not None:
+        check_languages(config["unpruned"], "unpruned", config["data"], splits)
 
 
 def run(config: dict[str, Any], directory: Path) -> None:
@@ -50,6 +55,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     known = None if export is None else Record.of_export(export)
     model = origin.read_model(config["export"], "export")
     compared = config["unpruned"] is not None and config["speed"] is not None
+    unpruned = read_unpruned(config["unpruned"], model, known) if compared else None
     splits = load_splits(config["data"], check=())
     found = evaluate(
         model.to(device),
@@ -59,7 +65,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         directory=directory,
         weights=None if export is None else export / WEIGHTS,
         speed=config["speed"],
-        unpruned=origin.read_model(config["unpruned"], "unpruned").to(device) if compared else None,
+        unpruned=None if unpruned is None else unpruned.to(device),
         **config["batch"],
     )
     state = found.model["state"]
@@ -87,6 +93,28 @@ def run(config: dict[str, Any], directory: Path) -> None:
             change = f"no ratio from speed.repeats={config['speed']['repeats']}; {MIN_PAIRS} pairs of passes give one"
         told = f"; against {config['unpruned']}: {change}" if change else ""
         print(f"{measured_speed(record)} sentences a second{told}")
+
+
+def read_unpruned(source: str, model: Transformer, known: Record | None) -> Transformer:
+    """The model that another one was pruned from, as far as that can be told.
+
+    Raises:
+        ValueError: heads are gone or gated, it has another tokenizer, or the record says another base.
+    """
+    allowed = "allowed is the model that this one was pruned from"
+    unpruned, found = origin.load(source, "unpruned")
+    if unpruned.gates() or not origin.is_whole(unpruned):
+        raise ValueError(f"unpruned={source}: has gates or lacks heads; {allowed}")
+    assert unpruned.tokenizer is not None and model.tokenizer is not None
+    if unpruned.tokenizer.hash != model.tokenizer.hash:
+        raise ValueError(f"unpruned={source}: has another tokenizer; {allowed}")
+    # The base itself, or the base trained on, which studies compare their points with.
+    path = Path(model_source(source, "unpruned"))
+    record = Record.of_export(path) if path.is_dir() else None
+    base = None if known is None else known.base_hash
+    if base is not None and base not in (found.base_hash, None if record is None else record.base_hash):
+        raise ValueError(f"unpruned={source}: is of another base; {allowed}")
+    return unpruned
 
 
 main = command("evaluate", run, check=check)

@@ -8,8 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
+from prune_lab.commands.earlier_run import read_configuration
 from prune_lab.commands.logs import log
 from prune_lab.commands.origin import TRAINING
 from prune_lab.commands.settings import model_source
@@ -52,7 +51,7 @@ def _languages_of(model: Path) -> tuple[str, str] | None:
         config: Any = record.config if record is not None else None
     else:
         train = model.parent / TRAINING
-        config = OmegaConf.to_container(OmegaConf.load(train)) if train.is_file() else None
+        config = read_configuration(train) if train.is_file() else None
     if isinstance(said, list) and len(said) == 2:
         return str(said[0]), str(said[1])
     data = config.get("data") if isinstance(config, Mapping) else None

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omegaconf import OmegaConf
-
+from prune_lab.commands.earlier_run import read_configuration
 from prune_lab.commands.settings import model_source
 from prune_lab.results.record import FILE_NAME, Record
 
@@ -117,7 +116,7 @@ def _start_of(directory: Path) -> Origin:
     """The origin of the model that a training run started from, as far as it can still be read."""
     if not (directory / TRAINING).is_file():
         return UNKNOWN
-    config: Any = OmegaConf.to_container(OmegaConf.load(directory / TRAINING))
+    config = read_configuration(directory / TRAINING)
     if config.get("init_from") is None:
         return Origin()
     try:

@@ -31,8 +31,14 @@ def check(config: dict[str, Any]) -> None:
     if config["output"] is not None:
         if Path(config["output"]).is_dir():
             raise ValueError(f"output={config['output']}: is a directory; the path of a file is needed")
-        if not Path(config["output"]).absolute().parent.is_dir():
+        try:
+            whole = Path(config["output"]).resolve()
+        except (OSError, RuntimeError):
+            raise ValueError(f"output={config['output']}: a link to itself; allowed is the path of a file") from None
+        if not (Path(config["output"]).absolute().parent.is_dir() and whole.parent.is_dir()):
             raise FileNotFoundError(f"output={config['output']}: its directory does not exist")
+        if config["output"].endswith("/"):
+            raise ValueError(f"output={config['output']}: is a directory; the path of a file is needed")
     model_source(config["export"])
     decoding_options(config["decoding"])
     whole_numbers(config["batch"], "batch", BATCH)
@@ -72,7 +78,7 @@ def _write(path: str | None) -> Iterator[BinaryIO]:
             yield file
     else:
         whole = Path(path).resolve()  # what a link points to is replaced, never the link
-        temporary = whole.with_name(f".{whole.name}.{os.getpid()}.tmp")
+        temporary = whole.with_name(f".{whole.name[:200]}.{os.getpid()}.tmp")
         try:
             with named(path), open(temporary, "wb") as file:
                 yield file

@@ -39,7 +39,7 @@ class Comparison:
         num_samples: Number of resamples.
         num_sentences: Number of sentences in the test set.
         seed: Seed of the resampling.
-        differences: The difference on each resample, to 0.01 BLEU: the same seed draws the same sentences for every
+        differences: The difference on each resample, to 0.0001 BLEU: the same seed draws the same sentences for every
             system, so the mean of several systems gets its interval from the means of these.
         test: Name of the test.
     """
@@ -168,7 +168,7 @@ def compare(
         num_samples=num_samples,
         num_sentences=len(statistics),
         seed=seed,
-        differences=tuple(np.round(differences, 2).tolist()),
+        differences=tuple(np.round(differences, 4).tolist()),
     )
 
 

@@ -5,12 +5,14 @@ Shapes: B batch, S source positions.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from prune_lab.attention.reduced import reduced_products
 from prune_lab.data.batch import check_ids
@@ -40,14 +42,37 @@ def search_hypotheses(
 
 @contextmanager
 def evaluation_mode(model: Transformer) -> Iterator[None]:
-    """Every module is in evaluation mode inside, and in its own mode afterwards."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
+    """Every module is in evaluation mode inside, and in its own mode afterwards.
+
+    Several threads may be inside with one model: the first remembers the modes, and the last brings them back.
+    """
+    with _lock:
+        entry = _inside.get(model)
+        if entry is None:
+            entry = _inside[model] = _Entry({module: module.training for module in model.modules()})
+            model.eval()
+        entry.num_threads += 1
     try:
         yield
     finally:
-        for module, mode in modes.items():
-            module.training = mode
+        with _lock:
+            entry.num_threads -= 1
+            if not entry.num_threads:
+                del _inside[model]
+                for module, mode in entry.modes.items():
+                    module.training = mode
+
+
+@dataclass
+class _Entry:
+    """The modes of the modules of a model, and how many are inside of `evaluation_mode` with it."""
+
+    modes: dict[nn.Module, bool]
+    num_threads: int = 0
+
+
+_inside: dict[nn.Module, _Entry] = {}
+_lock = threading.Lock()
 
 
 def _limits(model: Transformer, source_ids: Tensor, options: DecodingOptions, max_length: int | None) -> Tensor:

@@ -246,13 +246,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
     def copy(self) -> Transformer:
         """An independent copy with the same weights, masks, gates, mode, device and type."""
-        tokenizer, self.tokenizer = self.tokenizer, None
-        try:
-            other = copy.deepcopy(self)
-        finally:
-            self.tokenizer = tokenizer
-        other.tokenizer = tokenizer
-        return other
+        shared = {} if self.tokenizer is None else {id(self.tokenizer): self.tokenizer}
+        return copy.deepcopy(self, shared)
 
     def save_pretrained(
         self,

@@ -29,9 +29,11 @@ def write_benchmark(found: Mapping[str, Any], directory: str | os.PathLike[str])
     write_atomically(directory / "benchmark.json", json_text(found))
     write_atomically(directory / "benchmark.csv", _csv(found))
     figure = speed_by_heads(found)
-    if figure is not None:
-        for suffix in ("png", "pdf"):
-            save_figure(figure, directory / f"speed.{suffix}")
+    for path in (directory / "speed.png", directory / "speed.pdf"):
+        if figure is not None:
+            save_figure(figure, path)
+        else:
+            path.unlink(missing_ok=True)  # of an earlier benchmark
 
 
 def benchmark_text(found: Mapping[str, Any]) -> str:

@@ -101,12 +101,15 @@ def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]
     for method in plan.methods:
         values = dataclasses.asdict(method)
         fixed = {key: value for key, value in values.items() if key not in _FREE_OF_METHOD}
+        if method.gates is None and method.build_schedule().rescores:
+            # The way to a budget leads over the larger ones: none can be added.
+            fixed["budgets"] = list(plan.budgets_of(method))
         methods[method.name] = flat_settings(fixed)
     return {"settings": settings, "methods": methods}
 
 
 def _compare(prefix: str, found: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:
-    for key in sorted({*found, *wanted}):
+    for key in sorted({*found, *wanted}, key=lambda key: (key == "budgets", key)):  # which follow from the schedule
         if found.get(key) != wanted.get(key):
             raise ValueError(
                 f"{prefix}{key}: {wanted.get(key)!r}, but {directory} holds a study with {found.get(key)!r}; "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prune_lab.data.corpus import read_lines
 from prune_lab.evaluation.evaluate import HYPOTHESES
 from prune_lab.model.storage import CONFIG
 from prune_lab.model.transformer import Transformer
@@ -66,6 +67,28 @@ def complete_record(place: Path) -> Record | None:
         raise DamagedFileError(f"{error}; remove {place} to make it again") from error
     needed = [place / HYPOTHESES, place / EXPORT / CONFIG]
     return record if record.complete and all(path.exists() for path in needed) else None
+
+
+def translations_of(place: Path, num_sentences: int) -> list[str]:
+    """The translations that a stage left.
+
+    Args:
+        place: its directory.
+        num_sentences: how many there must be.
+
+    Raises:
+        DamagedFileError: there are others than that.
+    """
+    path = place / HYPOTHESES
+    try:
+        lines = read_lines(path)
+    except ValueError as error:
+        raise DamagedFileError(f"{error}; remove {place} to make it again") from error
+    if len(lines) != num_sentences:
+        raise DamagedFileError(
+            f"{path}: {len(lines)} lines for {num_sentences} sentences; remove {place} to make it again"
+        )
+    return lines
 
 
 def result_line(record: Record) -> str:

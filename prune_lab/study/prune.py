@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prune_lab.data.batching import EncodedCorpus
-from prune_lab.data.corpus import read_lines
-from prune_lab.evaluation.evaluate import HYPOTHESES, record_export
+from prune_lab.evaluation.evaluate import record_export
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
@@ -19,7 +18,7 @@ from prune_lab.pruning.schedule import PrunedPoint, prune_to
 from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
-from prune_lab.study.outcome import EXPORT, complete_record, training_facts, updates_in_all
+from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all
 from prune_lab.study.prune_settings import PruneSettings
 from prune_lab.study.setup import score_on_text
 from prune_lab.training.callbacks.validation import ScoreSettings
@@ -173,7 +172,8 @@ class _Pruner:
             is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
             method = UNPRUNED if is_whole else self._method_before
             self._record(place / EXPORT, place, method=method, settings=updates_in_all(self._settings.updates))
-        return read_lines(place / HYPOTHESES)
+        assert self._settings.report_split is not None
+        return translations_of(place, len(getattr(self._settings.splits, self._settings.report_split).pairs))
 
     def show(self, num_heads: int) -> None:
         """Print a line about a point that is done."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from prune_lab.evaluation.evaluate import HYPOTHESES, record_export
+from prune_lab.evaluation.evaluate import record_export
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.heads import HeadScores
 from prune_lab.model.storage import CONFIG, load_export, weights_hash
@@ -24,7 +24,15 @@ from prune_lab.pruning.surgery import fold_fractions
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
 from prune_lab.study.criterion_points import CriterionPoints
-from prune_lab.study.outcome import EXPORT, Made, complete_record, result_line, training_facts, updates_in_all
+from prune_lab.study.outcome import (
+    EXPORT,
+    Made,
+    complete_record,
+    result_line,
+    training_facts,
+    translations_of,
+    updates_in_all,
+)
 from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
@@ -224,8 +232,7 @@ class Stages:
     @cached_property
     def _reference(self) -> list[str]:
         """Translations of the unpruned model that trained as long as the points."""
-        text = (self.directory / "continued" / HYPOTHESES).read_text(encoding="utf-8")
-        return text.removesuffix("\n").split("\n")
+        return translations_of(self.directory / "continued", len(self.setup.splits.test.pairs))
 
 
 def _no_scores(model: Transformer) -> HeadScores:

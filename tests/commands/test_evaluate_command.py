@@ -226,3 +226,27 @@ def test_speed_is_told_with_its_ratio(run: Run, folder: Path, export: Path) -> N
     prune_heads(model, HeadMask.removing({"encoder.0.self": [0]}, model)).save_pretrained("smaller")
     beside = run("evaluate", "export=smaller", f"unpruned={export}", *quick, "output=beside").out.splitlines()
     assert f" sentences a second; against {export}: " in beside[-1]
+
+
+def test_what_is_unpruned_is_looked_at(run: Run, folder: Path, export: Path) -> None:
+    """A ratio is to the model that this one was pruned from, and to no other."""
+    model = Transformer.from_pretrained(export)
+    prune_heads(model, HeadMask.removing({"encoder.0.self": [0]}, model)).save_pretrained("smaller")
+    model.add_gates("hard_concrete")
+    model.save_pretrained("gated")
+    quick = ["data.test.num_pairs=4", "decoding=greedy", "speed.num_lines=2", "speed.repeats=1"]
+    for source in ("smaller", "gated"):
+        message = run("evaluate", f"export={export}", f"unpruned={source}", *quick)
+        assert message.status == 2
+        assert message.err.endswith(
+            f"unpruned={source}: has gates or lacks heads; allowed is the model that this one was pruned from\n"
+        )
+
+
+@pytest.mark.parametrize("content", [b"{: [", b"\xff\xfe", b"5", b""])
+def test_a_damaged_configuration_beside_a_checkpoint_is_named(run: Run, folder: Path, content: bytes) -> None:
+    Path("run").mkdir()
+    Path("run/best.ckpt").write_bytes(b"x")
+    Path("run/train.yaml").write_bytes(content)
+    message = run("evaluate", "export=run/best.ckpt").refused()
+    assert message.startswith("prune-lab-evaluate: run/train.yaml: ")

@@ -225,16 +225,25 @@ def test_another_configuration_in_the_same_directory_is_refused(
 
 def test_more_budgets_go_into_the_same_directory(run: Run, copied: Path, tiny_study_overrides: list[str]) -> None:
     before = {path: content for path, content in files_of(copied).items() if path.endswith("record.json")}
-    more = ["study.budgets=[4,3,2]", "+study.methods.magnitude={criterion: magnitude}"]
+    more = [f"+study.methods.{name}.budgets=[4,3,2]" for name in ("gradient", "random")]
+    more.append("+study.methods.magnitude={criterion: magnitude, budgets: [4,3,2]}")
     found = run("study", "output=run", *tiny_study_overrides, *more)
     assert found.status == 0, found.err
     after = {path for path in files_of(copied) if path.endswith("record.json")}
-    new = {
-        f"points/{name}-3heads-seed{seed}/record.json" for name, seed in (("gradient", 1), ("steps", 1), ("random", 2))
-    }
+    new = {f"points/{name}-3heads-seed{seed}/record.json" for name, seed in (("gradient", 1), ("random", 2))}
     assert new <= after and before.items() <= files_of(copied).items()
-    assert len(after) == len(before) + 4 + 3
+    assert len(after) == len(before) + 3 + 3
     assert len(rows_of(copied)) == len(after)
+
+
+def test_step_by_step_the_way_to_a_budget_leads_over_the_others(
+    run: Run, copied: Path, tiny_study_overrides: list[str]
+) -> None:
+    message = run("study", "output=run", *tiny_study_overrides, "study.budgets=[4,3,2]").refused()
+    assert message == (
+        "prune-lab-study: study.methods.steps.budgets: [4, 3, 2], but run holds a study with [4, 2]; "
+        "choose another output="
+    )
 
 
 def test_a_study_of_a_model_that_is_trained_already(

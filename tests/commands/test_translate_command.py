@@ -151,3 +151,15 @@ def test_a_reader_that_has_had_enough_is_no_error(folder: Path, export: Path, li
     assert process.stderr.read() == b"prune-lab-translate: starting\n"
     assert process.wait(timeout=60) == 141
     assert list(folder.iterdir()) == []
+
+
+def test_odd_links_and_long_names(run: Run, folder: Path, export: Path, lines: list[str]) -> None:
+    Path("in.txt").write_text(lines[0], encoding="utf-8")
+    Path("loop").symlink_to("loop")
+    Path("away").symlink_to("nowhere/out")
+    given = [f"export={export}", *SHORT, "input=in.txt"]
+    assert "output=loop: a link to itself" in run("translate", *given, "output=loop").refused()
+    assert "output=away: its directory does not exist" in run("translate", *given, "output=away").refused()
+    assert "output=x/: is a directory" in run("translate", *given, "output=x/").refused()
+    name = "n" * 250
+    assert run("translate", *given, f"output={name}").status == 0 and len(read_lines(name)) == 1

@@ -5,6 +5,7 @@ Shapes: B batch, S source length, T target length, D model width, H heads.
 
 import copy
 import pickle
+from unittest import mock
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from prune_lab.decoding.options import DecodingOptions
 from prune_lab.heads import KINDS, HeadMask
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.observation import Observation
+from prune_lab.model.search import evaluation_mode
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.surgery import fold_gates, mask_heads, prune_heads
 
@@ -391,6 +393,39 @@ def test_copies_are_independent(small_model, batch):
     other.config.heads["decoder.0.self"].clear()
     assert model.config == config and model.heads()["encoder.0.self"] == [0, 1, 2, 3] and len(model.gates()) == 6
     assert all(torch.equal(tensor, state[name]) for name, tensor in model.state_dict().items())
+
+
+def test_copying_leaves_the_model_alone_at_every_moment(small_model):
+    """Another thread may translate with it meanwhile."""
+
+    class Watched:
+        def __deepcopy__(self, memo):
+            raise AssertionError("the tokenizer is shared, not copied")
+
+    model = small_model()
+    model.tokenizer = tokenizer = Watched()
+    seen = []
+    model.register_buffer("probe", torch.zeros(1))
+    plain = torch.Tensor.__deepcopy__
+
+    def looking(self, memo):
+        seen.append(model.tokenizer is tokenizer)
+        return plain(self, memo)
+
+    with mock.patch.object(torch.Tensor, "__deepcopy__", looking):
+        other = model.copy()
+    assert seen and all(seen) and other.tokenizer is tokenizer is model.tokenizer
+
+
+def test_threads_in_evaluation_mode_bring_modes_back_together(small_model):
+    model = small_model().train()
+    first, second = evaluation_mode(model), evaluation_mode(model)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not any(module.training for module in model.modules()), "the other one still searches"
+    second.__exit__(None, None, None)
+    assert all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])

@@ -164,3 +164,15 @@ def test_a_damaged_record_is_named(make_setup: Make, copied: Path, trained: Any)
     with pytest.raises(DamagedFileError, match=message):
         run_study(make_setup(METHODS, budgets=[4]), copied)
     assert trained == []
+
+
+def test_translations_that_were_cut_short_are_named(make_setup: Make, copied: Path) -> None:
+    """They are what new points are compared with."""
+    path = copied / "continued" / "hypotheses.txt"
+    path.write_text("one line\n")
+    shutil.rmtree(copied / POINT)
+    with pytest.raises(StudyIncompleteError) as failed:
+        run_study(make_setup(METHODS, budgets=[4]), copied)
+    assert failed.value.exit_status == 2
+    reason = Record.load(copied / POINT).reason
+    assert reason.startswith(f"{path}: 1 lines for ") and reason.endswith(f"remove {path.parent} to make it again")
