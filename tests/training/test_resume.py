@@ -1,6 +1,8 @@
 """Runs that are stopped and started again: they end as if they had never been stopped."""
 
 import os
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 import pytorch_lightning as pl
@@ -70,6 +72,8 @@ def assert_same_end(directory, result, straight) -> None:
     torch.testing.assert_close(result.model.state_dict(), expected.model.state_dict(), rtol=0, atol=1e-6)
     assert (result.validation_bleu, result.best_update) == (expected.validation_bleu, expected.best_update)
     ours, theirs = (load_checkpoint(place / "last.ckpt") for place in (directory, other))
+    for content in (ours, theirs):
+        assert content["prune_lab"].pop("seconds") > 0  # which alone differ from run to run
     for key in ("state_dict", "optimizer_states", "lr_schedulers", "prune_lab", "global_step"):
         assert_same_content(ours[key], theirs[key])
     assert ours["callbacks"].keys() == theirs["callbacks"].keys()
@@ -263,3 +267,13 @@ def test_a_time_limit_ends_with_a_validation(task, train, tmp_path):
     assert again.num_updates == result.num_updates
     more = train(task.model(gated=True), tmp_path, max_steps=result.num_updates + 5, validate_every=10**6)
     assert more.num_updates == result.num_updates + 5
+
+
+def test_the_time_of_training_counts_what_earlier_runs_took(task, train, tmp_path, monkeypatch):
+    """Also that of a run which has nothing left to do."""
+    ticks = count(1.0)
+    monkeypatch.setattr("prune_lab.training.module.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    first = train(task.model(), tmp_path, max_steps=4, validate_every=2)
+    longer = train(task.model(), tmp_path, max_steps=8, validate_every=2)
+    again = train(task.model(), tmp_path, max_steps=8, validate_every=2)
+    assert 0 < first.seconds < longer.seconds == again.seconds
