@@ -7,15 +7,13 @@ DIR holds Multi30k. Ratios are times: 1.02 is 2 % slower than what it is compare
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import torch
-from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, tokenizer_of, training_batches
+from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, parser_of, tokenizer_of, training_batches
 
 from prune_lab.evaluation.timing import speed_ratio, time_in_turn
 from prune_lab.gates.penalty import L0Penalty
@@ -30,14 +28,7 @@ from prune_lab.training.training_pass import TrainingPass
 
 def main() -> None:
     """Prints ratios and writes them as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="tiny")
-    parser.add_argument("--vocabulary", type=int, default=10_000)
-    parser.add_argument("--batches", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--output", type=Path, default=Path("heads_speed.json"))
+    parser = parser_of(__doc__, rounds=7, output="heads_speed.json")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     tokenizer = tokenizer_of(given.data, given.vocabulary)

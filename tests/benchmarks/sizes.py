@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,3 +64,16 @@ def training_batches(directory: Path, tokenizer: Tokenizer, number: int) -> list
     groups = token_budget_batches(corpus.source_lengths, corpus.target_lengths, MAX_TOKENS)
     chosen = np.linspace(0, len(groups) - 1, number + 2)[1:-1].round().astype(int)
     return [corpus.batch(groups[index]) for index in chosen]
+
+
+def parser_of(description: str | None, *, rounds: int, output: str) -> argparse.ArgumentParser:
+    """What the scripts that train are told on the command line."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--vocabulary", type=int, default=10_000)
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--output", type=Path, default=Path(output))
+    return parser

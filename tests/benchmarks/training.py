@@ -7,7 +7,6 @@ DIR holds Multi30k. The same batches, sizes and vocabulary for all; see `peers.p
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import peers
 import torch
 from in_turn import time_processes
-from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, tokenizer_of, training_batches
+from sizes import DROPOUT, LABEL_SMOOTHING, SIZES, parser_of, tokenizer_of, training_batches
 
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.evaluation.flops import count_flops
@@ -62,15 +61,8 @@ def build_own(
 
 def main() -> None:
     """Prints a table and writes it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="tiny")
-    parser.add_argument("--vocabulary", type=int, default=10_000)
-    parser.add_argument("--batches", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
+    parser = parser_of(__doc__, rounds=5, output="training_speed.json")
     parser.add_argument("--only", nargs="*", default=[*UPDATES, "prune_lab", "prune_lab bfloat16"])
-    parser.add_argument("--output", type=Path, default=Path("training_speed.json"))
     given = parser.parse_args()
     words = tokenizer_of(given.data, given.vocabulary)
     stored = given.output.with_suffix(".tokenizer.json")
