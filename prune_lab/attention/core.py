@@ -56,8 +56,9 @@ def _attend_explicitly(
     query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
     scores = query @ key.transpose(-2, -1) * scale
-    allowed, blind = mask.dense(query.shape[-2], key.shape[-2], query.device), without_keys(mask)
+    allowed, blind = mask.dense(query.shape[-2], key.shape[-2], query.device), None
     if allowed is not None:
+        blind = without_keys(allowed)
         scores = scores.masked_fill(~allowed, -math.inf)
     weights = torch.softmax(scores if blind is None else scores.masked_fill(blind, 0), dim=-1)
     weights = weights if blind is None else weights.masked_fill(blind, 0)

@@ -48,17 +48,11 @@ def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
     return AttentionMask(allowed[:, None, None, :])
 
 
-def without_keys(mask: AttentionMask) -> Tensor | None:
-    """Queries that may attend to nothing, [B, H, T, 1] as far as the mask says; None where every query has a key.
+def without_keys(allowed: Tensor) -> Tensor | None:
+    """Queries that may attend to nothing, [..., T, 1] of a dense mask [..., T, S]; None where every query has a key.
 
-    Whether there are any is looked at on the CPU alone, as in `padding_mask`. A causal mask alone leaves each position
-    itself.
+    Whether there are any is looked at on the CPU alone, as in `padding_mask`.
     """
-    if mask.allowed is None:
-        return None
-    num_keys = mask.allowed.shape[-1]
-    allowed = mask.dense(num_keys, num_keys, mask.allowed.device)
-    assert allowed is not None
     blind = ~allowed.any(-1, keepdim=True)
     if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(blind.any()):
         return None

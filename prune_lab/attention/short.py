@@ -69,7 +69,7 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask,
         padding = max(0, _REGISTER - num_keys)
         bias = query.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
         bias = torch.nn.functional.pad(bias, (0, padding), value=-math.inf) if padding else bias
-        blind = without_keys(mask)
+        blind = without_keys(allowed)
         bias = bias if blind is None else bias.masked_fill_(blind, 0)
     if torch.is_grad_enabled():
         return _ShortAttention.apply(query, key, value, bias, blind, scale)

@@ -109,6 +109,7 @@ def measure_efficiency(
         "threads": torch.get_num_threads(),
         "warm_up": settings.warm_up,
         "repeats": settings.repeats,
+        "repeats_for_ratios": MIN_PAIRS,
         "num_lines": len(lines),
         "num_batches": len(batches),
         "num_sentences": sum(batch.num_sentences for batch in batches),

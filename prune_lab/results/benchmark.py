@@ -56,8 +56,9 @@ def benchmark_text(found: Mapping[str, Any]) -> str:
     savings = list(_savings(found, names))
     if savings:
         blocks.append("\n".join(["attention blocks: saved of their FLOPs, and of their time", *savings]))
-    if len(models) > 1 and found["series"] and not any("ratio" in s for s in found["series"][0]["models"]):
-        blocks.append("no ratios: they need at least 5 rounds (repeats)")
+    needed = found["conditions"]["repeats_for_ratios"]
+    if len(models) > 1 and found["conditions"]["repeats"] < needed:
+        blocks.append(f"no ratios: they need at least {needed} rounds (repeats)")
     return "\n\n".join(blocks)
 
 

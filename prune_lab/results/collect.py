@@ -181,7 +181,9 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
 
 
 def _is_one_of(record: Record, references: Sequence[Record]) -> bool:
-    return any(record.weights_hash == other.weights_hash and is_reference(record) for other in references)
+    if not is_reference(record):
+        return False
+    return any(record == other or (record.weights_hash or "") == other.weights_hash for other in references)
 
 
 def write_json(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:

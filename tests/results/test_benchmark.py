@@ -50,6 +50,7 @@ def found() -> dict[str, Any]:
             "threads": 2,
             "warm_up": 1,
             "repeats": 5,
+            "repeats_for_ratios": 5,
             "num_lines": 128,
             "num_batches": 8,
             "num_sentences": 1234,
@@ -89,6 +90,12 @@ def test_speeds_of_outputs_of_other_length_are_not_compared(found: dict[str, Any
     found["series"][1]["models"][1]["target_length"] = 14.0
     text = benchmark_text(found)
     assert "outputs of other length" in text and "x1.20" not in text
+
+
+def test_too_few_rounds_for_ratios_are_told(found: dict[str, Any]) -> None:
+    assert "no ratios" not in benchmark_text(found)
+    found["conditions"]["repeats"] = 4
+    assert benchmark_text(found).endswith("no ratios: they need at least 5 rounds (repeats)")
 
 
 def test_the_realised_share_of_a_saving_is_that_of_the_time(found: dict[str, Any]) -> None:
