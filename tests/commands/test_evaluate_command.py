@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from prune_lab import HeadMask, Translator, prune_heads
 from prune_lab.data.corpus import read_lines
+from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.collect import collect
@@ -234,6 +236,18 @@ def test_what_is_unpruned_is_looked_at(run: Run, folder: Path, export: Path) -> 
     prune_heads(model, HeadMask.removing({"encoder.0.self": [0]}, model)).save_pretrained("smaller")
     model.add_gates("hard_concrete")
     model.save_pretrained("gated")
+    model.remove_gates()
+    other = model.copy()
+    with torch.no_grad():
+        other.output_weight.mul_(0.9)
+    other.save_pretrained("other_base")
+    content = json.loads((export / "tokenizer.json").read_text(encoding="utf-8"))
+    words = content["source"]["model"]["vocab"]
+    one, two = list(words)[-2:]
+    words[one], words[two] = words[two], words[one]
+    Path("tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    model.tokenizer = Tokenizer.load("tokenizer.json")
+    model.save_pretrained("other_words")
     quick = ["data.test.num_pairs=4", "decoding=greedy", "speed.num_lines=2", "speed.repeats=1"]
     for source in ("smaller", "gated"):
         message = run("evaluate", f"export={export}", f"unpruned={source}", *quick)
@@ -241,6 +255,12 @@ def test_what_is_unpruned_is_looked_at(run: Run, folder: Path, export: Path) -> 
         assert message.err.endswith(
             f"unpruned={source}: has gates or lacks heads; allowed is the model that this one was pruned from\n"
         )
+    shutil.copytree(export, "known/export")
+    assert run("evaluate", "export=known/export", "output=known", *quick).status == 0
+    for source, what in (("other_words", "has another tokenizer"), ("other_base", "is of another base")):
+        message = run("evaluate", "export=known/export", f"unpruned={source}", *quick, "output=beside")
+        assert message.status == 2
+        assert message.err.endswith(f"unpruned={source}: {what}; allowed is the model that this one was pruned from\n")
 
 
 @pytest.mark.parametrize("content", [b"{: [", b"\xff\xfe", b"5", b""])

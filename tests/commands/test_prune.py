@@ -347,3 +347,23 @@ def test_a_directory_that_is_no_export(run: Run, folder: Path, base: Path) -> No
         "prune-lab-prune: export is not set; give it as export=VALUE (see --help)"
     )
     assert [path.name for path in folder.iterdir()] == ["nothing"]
+
+
+def test_step_by_step_no_budget_can_be_added(run: Run, prune: Run, base: Path, tiny_text: list[str]) -> None:
+    """The way to a budget leads over the others: what is there already came by another way."""
+    prune(f"export={base}", "budgets=[2]", "criterion=magnitude", *STEPS)
+    again = [*tiny_text, "speed=null", "training.max_tokens=600", "output=run", f"export={base}", *STEPS]
+    message = run("prune", *again, "criterion=magnitude", "budgets=[4,2]").refused()
+    assert message == "prune-lab-prune: budgets: [4, 2], but run holds results with [2]; choose another output="
+
+
+def test_a_gated_input_is_no_unpruned_model_to_be_faster_than(
+    run: Run, base: Path, gated: Path, tiny_text: list[str]
+) -> None:
+    """Without its gates it would be a model that nobody has trained."""
+    speed = ["speed={num_lines: 2, warm_up: 0, repeats: 5, max_sentences: 2}", "output=run"]
+    assert run("prune", *tiny_text, *speed, f"export={gated}", "budgets=auto").status == 0
+    assert "ratio" not in Record.load("run/4-heads").speed
+    speed[-1] = "output=other"
+    assert run("prune", *tiny_text, *speed, f"export={base}", "budgets=[4]", "criterion=magnitude").status == 0
+    assert "ratio" in Record.load("other/4-heads").speed

@@ -26,6 +26,7 @@ from prune_lab.training.checkpoint import load_checkpoint
 
 Run = Callable[..., Any]
 Call = Callable[..., tuple[Path, str]]
+NO_FALL = ["scheduler.decay_updates=0", "report_split=null"]
 GATES = ("gates=hard_concrete", "penalty.weight=0.02")
 
 
@@ -331,3 +332,21 @@ def test_d5_a_multirun_offline_without_a_key(tiny: list[str], base: Path, tmp_pa
     )  # fmt: skip
     assert made.returncode == 0 and made.stdout.startswith("2 models evaluated, 1 failed"), made.stderr
     assert "RuntimeError: too much" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_the_record_holds_the_model_that_was_started_from(gated: Path, base: Path) -> None:
+    """And not the sizes that the configuration would give a new one."""
+    config = Record.load(gated).config
+    model = load_export(base / "export")
+    assert config["model"]["source_vocab_size"] == model.config.source_vocab_size and config["tokenizer"] is None
+    assert config["model"]["d_model"] == model.config.d_model and Record.load(base).config["tokenizer"] is not None
+
+
+def test_a_learning_rate_that_is_never_reached_is_told(run: Run, folder: Path, settings: list[str]) -> None:
+    found = run("train", *settings, "output=slow", "scheduler.warmup_updates=100", *NO_FALL)
+    assert found.status == 0
+    assert found.err == (
+        "warning: the learning rate does not reach optimizer.lr in trainer.max_steps=2 updates; "
+        "a shorter scheduler.warmup_updates (now 100) lets it\n"
+    )
+    assert run("train", *settings, "output=quick", "scheduler.warmup_updates=1", *NO_FALL).err == ""
