@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.products import product_type
+from prune_lab.attention.products import packed_product, product_type
 
-_CHUNK = 512
+# Few enough that most tokens of a batch are in whole chunks, for which products are prepared once.
+_CHUNK = 256
 
 
 def token_cross_entropy(
@@ -60,7 +61,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             for start in range(0, len(hidden), _CHUNK):
                 chunk = slice(start, start + _CHUNK)
                 rows = hidden[chunk].to(product)
-                logits = (rows @ matrix.T).to(exact)
+                times = packed_product if len(rows) == _CHUNK else torch.nn.functional.linear
+                logits = times(rows, matrix).to(exact)
                 mean = None if average is None else hidden[chunk].to(exact) @ average
                 sums, probabilities = _sums_and_probabilities(logits, targets[chunk], mean, smoothing)
                 loss += sums[0]
@@ -69,7 +71,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     continue
                 gradient = _gradient(probabilities, targets[chunk], smoothing).to(product)
                 if grad_hidden is not None:
-                    grad_hidden[chunk] = gradient @ matrix
+                    grad_hidden[chunk] = times(gradient, matrix.T)
                 if grad_weight is None:
                     continue
                 if product == exact:
