@@ -5,23 +5,28 @@ Shapes: B batch, T query positions, S key positions, H heads.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
 
 import torch
 from torch import Tensor
 
 
-class AttentionMask(NamedTuple):
-    """Where attention is allowed.
+class AttentionMask:
+    """Where attention is allowed. One instance serves all layers of a pass, which share what is derived from it.
 
-    Attributes:
+    Args:
         allowed: boolean, broadcastable to [B, H, T, S], True where a query may attend; None allows everything.
         causal: position t may attend to positions up to t only, counted from the start of both sides (T = S).
             Kept apart from `allowed`, since the fused kernels need no mask tensor for it.
     """
 
-    allowed: Tensor | None = None
-    causal: bool = False
+    __slots__ = ("_bias", "_key", "allowed", "causal")
+
+    def __init__(self, allowed: Tensor | None = None, causal: bool = False) -> None:
+        self.allowed = allowed
+        self.causal = causal
+        self._key: tuple[int, int, torch.dtype] | None = None
+        self._bias: tuple[Tensor | None, Tensor | None] = None, None
 
     def dense(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
         """One boolean tensor that says the same, broadcastable to [B, H, T, S], or None where all is allowed."""
@@ -29,6 +34,39 @@ class AttentionMask(NamedTuple):
             return self.allowed
         triangle = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril()
         return triangle if self.allowed is None else triangle & self.allowed
+
+    def bias(
+        self, num_queries: int, num_keys: int, num_added: int, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """What is added to scores, computed once for these sizes.
+
+        Args:
+            num_queries: T.
+            num_keys: S.
+            num_added: A keys of padding after them, which nothing may attend to.
+            like: gives type and device.
+
+        Returns:
+            0 or -inf, broadcastable to [B, H, T, S + A], all 0 for queries that may attend to nothing, and which these
+            are, broadcastable to [B, H, T, 1]; each None where it would change nothing.
+        """
+        key = num_queries, num_keys + num_added, like.dtype
+        if key != self._key:
+            self._bias, self._key = self._new_bias(num_queries, num_keys, num_added, like), key
+        return self._bias
+
+    def _new_bias(
+        self, num_queries: int, num_keys: int, num_added: int, like: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        allowed = self.dense(num_queries, num_keys, like.device)
+        if allowed is None and not num_added:
+            return None, None
+        if allowed is None:
+            allowed = torch.ones(1, num_keys, dtype=torch.bool, device=like.device)
+        blind = without_keys(allowed)
+        bias = like.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
+        bias = torch.nn.functional.pad(bias, (0, num_added), value=-math.inf)
+        return (bias, None) if blind is None else (bias.masked_fill_(blind, 0), blind)
 
 
 def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
@@ -57,6 +95,3 @@ def without_keys(allowed: Tensor) -> Tensor | None:
     if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(blind.any()):
         return None
     return blind
-
-
-CAUSAL = AttentionMask(causal=True)

@@ -9,7 +9,6 @@ Shapes: B batch, H heads, T query positions, S key positions, P padded key posit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.masks import AttentionMask, without_keys
+from prune_lab.attention.masks import AttentionMask
 
 _TYPES = (torch.float32, torch.float64)
 _REGISTER = 16
 # Above this many keys the fused kernel is as fast, and keeps no weights for the backward pass.
 _MOST_KEYS = 64
+_FEWEST_PRODUCTS = 128
 _FEWEST_ROWS = 512
 _allowed = True
 
@@ -45,8 +45,11 @@ def is_short(query: Tensor, key: Tensor) -> bool:
         return False
     if torch.is_grad_enabled():
         return key.shape[2] <= _MOST_KEYS
-    # Forward alone it pays by its softmax, where there are many rows of it.
-    return key.shape[2] <= _REGISTER and query.shape[0] * query.shape[1] * query.shape[2] >= _FEWEST_ROWS
+    # Forward alone it pays where there are many products: with few queries each, as in decoding, or by its softmax.
+    num_products, num_queries = query.shape[0] * query.shape[1], query.shape[2]
+    if num_queries <= _REGISTER <= key.shape[2] and num_products >= _FEWEST_PRODUCTS:
+        return True
+    return key.shape[2] <= _REGISTER and num_products * num_queries >= _FEWEST_ROWS
 
 
 def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, scale: float) -> Tensor:
@@ -63,14 +66,7 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask,
         [B, H, T, K].
     """
     num_keys = key.shape[2]
-    allowed = mask.dense(query.shape[2], num_keys, query.device)
-    bias = blind = None
-    if allowed is not None:
-        padding = max(0, _REGISTER - num_keys)
-        bias = query.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
-        bias = torch.nn.functional.pad(bias, (0, padding), value=-math.inf) if padding else bias
-        blind = without_keys(allowed)
-        bias = bias if blind is None else bias.masked_fill_(blind, 0)
+    bias, blind = mask.bias(query.shape[2], num_keys, max(0, _REGISTER - num_keys), query)
     if torch.is_grad_enabled():
         return _ShortAttention.apply(query, key, value, bias, blind, scale)
     weights, _, _, values = _weights(query, key, value, bias, blind, scale)
@@ -102,8 +98,6 @@ def _weights(
     by_head = weights.view(batch, heads, num_queries, weights.shape[2])
     if bias is not None:
         by_head.add_(bias)
-    elif key.shape[2] < weights.shape[2]:
-        weights[:, :, key.shape[2] :] = -math.inf
     torch.softmax(weights, dim=-1, out=weights)
     if blind is not None:
         by_head.masked_fill_(blind, 0)

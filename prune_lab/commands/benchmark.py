@@ -70,11 +70,13 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Measures, writes the results and prints the table."""
     import torch
 
+    from prune_lab.allocator import keep_freed_memory
     from prune_lab.evaluation.benchmark_batches import benchmark_batches
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.efficiency import measure_efficiency
     from prune_lab.results.benchmark import benchmark_text, write_benchmark
 
+    keep_freed_memory()
     device = choose_device(config["device"])
     if config["threads"] is not None:
         torch.set_num_threads(config["threads"])

@@ -44,11 +44,13 @@ def check(config: dict[str, Any]) -> None:
 
 def run(config: dict[str, Any], directory: Path) -> None:
     """Translates, scores, and writes `hypotheses.txt` and `record.json`."""
+    from prune_lab.allocator import keep_freed_memory
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, hashes, how_gates_evaluate
     from prune_lab.evaluation.timing import MIN_PAIRS
     from prune_lab.model.storage import WEIGHTS
 
+    keep_freed_memory()
     device = choose_device(config["device"])
     source = model_source(config["export"])
     export = Path(source) if Path(source).is_dir() else None

@@ -47,9 +47,11 @@ def check(config: dict[str, Any]) -> None:
 
 def run(config: dict[str, Any]) -> None:
     """Reads, translates and writes, a chunk at a time."""
+    from prune_lab.allocator import keep_freed_memory
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.generate import translate_stream
 
+    keep_freed_memory()
     model = origin.read_model(config["export"], "export").to(choose_device(config["device"]))
     options = decoding_options(config["decoding"])
     with _read(config["input"]) as lines, _write(config["output"]) as target:

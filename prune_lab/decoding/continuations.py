@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-_CHUNK = 64
+_CHUNK = 32
 
 
 class Continuations(NamedTuple):

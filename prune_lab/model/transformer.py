@@ -15,7 +15,7 @@ from typing import Any
 from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
-from prune_lab.attention.masks import CAUSAL, padding_mask
+from prune_lab.attention.masks import AttentionMask, padding_mask
 from prune_lab.attention.products import linear
 from prune_lab.attention.site import AttentionSite
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
@@ -126,7 +126,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         memory = self.encode(source_ids, head_gates, seen)
         cross_mask = padding_mask(source_ids, self.config.pad_id)
         # Padding stands at the end of the target, where a causal mask hides it from every real token.
-        return self.decoder(self.embed_target(target_ids), memory, CAUSAL, cross_mask, head_gates or {}, seen, {})
+        causal, gates = AttentionMask(causal=True), head_gates or {}
+        return self.decoder(self.embed_target(target_ids), memory, causal, cross_mask, gates, seen, {})
 
     def forward(self, source_ids: Tensor, target_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None) -> Tensor:
         """Logits [B, T, V] of the token after each target position; see `hidden`."""

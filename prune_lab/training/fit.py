@@ -10,13 +10,13 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers.logger import Logger
 
+from prune_lab.allocator import give_back_freed_memory, keep_freed_memory
 from prune_lab.attention.products import products_here
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
-from prune_lab.training.allocator import give_back_freed_memory, keep_freed_memory
 from prune_lab.training.callbacks.gate_grids import GateGrids
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines

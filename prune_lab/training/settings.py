@@ -81,7 +81,7 @@ class FitSettings:
         parts: threads that share each batch while training on the CPU; see `prune_lab.training.parts`. Ignored on
             GPUs, under `compile_options`, and where attention weights are dropped (those masks cannot be drawn by
             several threads in a fixed order). `FitResult.parts` is what came of it.
-        keep_freed_memory: see `prune_lab.training.allocator`.
+        keep_freed_memory: see `prune_lab.allocator`.
         keep: which weights `fit` returns: `best` by validation BLEU, or `last` (while gates close one after the
             other, an early model with more open heads has the better BLEU, and is not what was asked for).
         log_every: updates between logged training figures.

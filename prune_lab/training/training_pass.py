@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
+from prune_lab.allocator import keep_freed_memory
 from prune_lab.attention.products import products_here, products_in
 from prune_lab.data.batching import Batch
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
-from prune_lab.training.allocator import keep_freed_memory
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups

@@ -8,7 +8,7 @@ import itertools
 import pytest
 import torch
 
-from prune_lab.attention.masks import CAUSAL, AttentionMask, padding_mask
+from prune_lab.attention.masks import AttentionMask, padding_mask
 from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
 from prune_lab.heads import KINDS
 
@@ -50,7 +50,7 @@ def inputs(kind, *, seed=1, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(B, T, D, generator=generator, dtype=dtype).requires_grad_()
     if kind == "decoder.self":
-        return query, query, CAUSAL
+        return query, query, AttentionMask(causal=True)
     memory = (
         query if kind == "encoder.self" else torch.randn(B, S, D, generator=generator, dtype=dtype).requires_grad_()
     )
@@ -266,7 +266,7 @@ def test_other_types_run_and_stay(name, kind, dtype):
 def test_a_head_width_of_its_own_and_one_position(name, kind):
     block = build(name, kind, head_dim=6, num_heads=3)
     query = torch.randn(1, 1, D, dtype=torch.float64)
-    output = block(query, query, CAUSAL if kind == "decoder.self" else AttentionMask()).output
+    output = block(query, query, AttentionMask(causal=True) if kind == "decoder.self" else AttentionMask()).output
     assert output.shape == (1, 1, D) and output.isfinite().all()
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from prune_lab.attention.masks import CAUSAL, AttentionMask
+from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention
 from prune_lab.attention.positions import rotate
 
@@ -137,9 +137,9 @@ def test_a5_the_scale_stays_that_of_the_whole_block():
     block.keep_heads([1, 3])
     query, memory = sides(False)
     assert block.head_dim == K
-    expected = loop_over_heads(block, query, memory, CAUSAL)
+    expected = loop_over_heads(block, query, memory, AttentionMask(causal=True))
     for need_weights in (False, True):
-        output = block(query, memory, CAUSAL, need_weights=need_weights).output
+        output = block(query, memory, AttentionMask(causal=True), need_weights=need_weights).output
         torch.testing.assert_close(output, expected, rtol=0, atol=1e-10)
 
 
@@ -219,7 +219,7 @@ def test_rotary_steps_with_a_cache_equal_the_whole_sequence(kept):
     block = build(rotary=True)
     block.keep_heads(kept)
     query, _ = sides(False)
-    whole, cache = block(query, query, CAUSAL).output, block.new_cache()
+    whole, cache = block(query, query, AttentionMask(causal=True)).output, block.new_cache()
     for position in range(T):
         step = query[:, position : position + 1]
         torch.testing.assert_close(
@@ -227,7 +227,7 @@ def test_rotary_steps_with_a_cache_equal_the_whole_sequence(kept):
         )
     plain = build()
     plain.keep_heads(kept)
-    assert not torch.allclose(whole, plain(query, query, CAUSAL).output)
+    assert not torch.allclose(whole, plain(query, query, AttentionMask(causal=True)).output)
 
 
 def test_rotary_positions_have_limits():

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from prune_lab.attention.core import attend
-from prune_lab.attention.masks import CAUSAL, AttentionMask
+from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.short import attend_short, fused_only, is_short, widen
 
 SCALE = 1 / math.sqrt(8)
@@ -30,7 +30,7 @@ def masks(num_queries: int, num_keys: int) -> dict[str, AttentionMask]:
     table["queries without keys"] = AttentionMask(nothing)
     table["a sentence without keys"] = AttentionMask(padding & torch.tensor([True, False, True])[:, None, None, None])
     if num_queries == num_keys:
-        table |= {"causal": CAUSAL, "causal and padding": AttentionMask(padding, causal=True)}
+        table |= {"causal": AttentionMask(causal=True), "causal and padding": AttentionMask(padding, causal=True)}
         table["causal, padding first"] = AttentionMask(padding.flip(-1), causal=True)
     return table
 
@@ -74,7 +74,7 @@ def test_nothing_to_attend_from(batch: int, num_queries: int) -> None:
 
 def test_gradients_are_those_of_finite_differences() -> None:
     tensors = inputs(4, 4)
-    assert torch.autograd.gradcheck(lambda *each: attend_short(*each, CAUSAL, SCALE), tensors)
+    assert torch.autograd.gradcheck(lambda *each: attend_short(*each, AttentionMask(causal=True), SCALE), tensors)
 
 
 def test_tensors_of_any_strides() -> None:
@@ -82,7 +82,10 @@ def test_tensors_of_any_strides() -> None:
     parts = [part.transpose(1, 2) for part in joined.unbind(2)]
     plain = [part.contiguous() for part in parts]
     torch.testing.assert_close(
-        attend_short(*parts, CAUSAL, SCALE), attend_short(*plain, CAUSAL, SCALE), rtol=0, atol=1e-14
+        attend_short(*parts, AttentionMask(causal=True), SCALE),
+        attend_short(*plain, AttentionMask(causal=True), SCALE),
+        rtol=0,
+        atol=1e-14,
     )
 
 
@@ -93,6 +96,22 @@ def test_where_it_is_used() -> None:
     with torch.no_grad():
         assert not is_short(*short) and not is_short(*inputs(16, 16)[:2])
         assert is_short(torch.zeros(64, 2, 4, 8), torch.zeros(64, 2, 16, 8))
+        assert is_short(torch.zeros(64, 2, 1, 8), torch.zeros(64, 2, 300, 8))  # a step of decoding
+        assert not is_short(torch.zeros(64, 2, 17, 8), torch.zeros(64, 2, 17, 8))
+
+
+def test_layers_share_what_is_derived_from_a_mask() -> None:
+    mask, like = masks(5, 3)["queries without keys"], torch.zeros(0)
+    first = mask.bias(5, 3, 13, like)
+    assert all(one is other for one, other in zip(first, mask.bias(5, 3, 13, like), strict=True))
+    for changed in (mask.bias(5, 3, 0, like), mask.bias(5, 3, 13, like.double())):
+        assert changed[0] is not None and first[0] is not None and changed[0] is not first[0]
+    bias, blind = first
+    assert bias is not None and blind is not None and mask.allowed is not None and bias.shape[-1] == 16
+    assert torch.equal(blind[..., 0], ~mask.allowed.any(-1)) and not bias[blind.expand_as(bias)].any()
+    allowed = (bias == 0)[..., :3]
+    assert torch.equal(allowed & ~blind, mask.allowed) and (bias[..., 3:][~blind.expand(-1, -1, -1, 13)] < 0).all()
+    assert AttentionMask().bias(4, 20, 0, like) == (None, None)
 
 
 @pytest.mark.parametrize("padded", [False, True])

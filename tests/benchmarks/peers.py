@@ -209,11 +209,12 @@ def smoothed(logits: Tensor, batch: Batch) -> Tensor:
     return functional.cross_entropy(logits.flatten(0, 1), gold, ignore_index=PAD, label_smoothing=LABEL_SMOOTHING)
 
 
-def passes(update: Update, batches: Sequence[Batch]) -> Callable[[], None]:
-    """An update with each of the batches."""
+def passes(update: Update, batches: Sequence[Batch], autocast: bool) -> Callable[[], None]:
+    """An update with each of the batches; with autocast in bfloat16, torch's own way to shorter products."""
 
     def run() -> None:
-        for batch in batches:
-            update(batch)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            for batch in batches:
+                update(batch)
 
     return run

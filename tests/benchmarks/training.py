@@ -2,7 +2,8 @@
 
     python tests/benchmarks/training.py --data DIR [--size tiny] [--rounds 5] [--threads 2]
 
-DIR holds Multi30k. The same batches, sizes and vocabulary for all; see `peers.py`.
+DIR holds Multi30k. The same batches, sizes and vocabulary for all; see `peers.py`. In bfloat16 the others run under
+torch.autocast, and prune_lab with `training.products=bfloat16`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from prune_lab.training.training_pass import TrainingPass
 UPDATES = {"joeynmt": peers.joeynmt_update, "marian": peers.marian_update, "nn.Transformer": peers.torch_update}
 
 
-def build_peer(name: str, size: str, data: str, tokenizer: str, number: int, threads: int) -> Callable[[], Any]:
+def build_peer(
+    name: str, size: str, data: str, tokenizer: str, number: int, threads: int, autocast: bool
+) -> Callable[[], Any]:
     """The updates of a toolkit, in its process."""
     torch.set_num_threads(threads)
     words = Tokenizer.load(tokenizer)
     batches = training_batches(Path(data), words, number)
-    return peers.passes(UPDATES[name](SIZES[size], words.source_vocab_size), batches)
+    return peers.passes(UPDATES[name](SIZES[size], words.source_vocab_size), batches, autocast)
 
 
 def build_own(
@@ -62,7 +65,7 @@ def build_own(
 def main() -> None:
     """Prints a table and writes it as JSON."""
     parser = parser_of(__doc__, rounds=5, output="training_speed.json")
-    parser.add_argument("--only", nargs="*", default=[*UPDATES, "prune_lab", "prune_lab bfloat16"])
+    parser.add_argument("--only", nargs="*", default=None)
     given = parser.parse_args()
     words = tokenizer_of(given.data, given.vocabulary)
     stored = given.output.with_suffix(".tokenizer.json")
@@ -74,10 +77,14 @@ def main() -> None:
         "number": given.batches,
         "threads": given.threads,
     }
-    builders: dict[str, Any] = {name: (build_peer, {"name": name, **shared}) for name in UPDATES}
+    builders: dict[str, Any] = {}
+    for autocast in (False, True):
+        for name in UPDATES:
+            kind = f"{name} bfloat16" if autocast else name
+            builders[kind] = (build_peer, {"name": name, "autocast": autocast, **shared})
     for name, products in (("prune_lab", "float32"), ("prune_lab bfloat16", "bfloat16")):
         builders[name] = (build_own, {**shared, "products": products, "parts": given.threads})
-    builders = {name: builder for name, builder in builders.items() if name in given.only}
+    builders = {name: builder for name, builder in builders.items() if given.only is None or name in given.only}
     seconds = time_processes(builders, warm_up=1, repeats=given.rounds)
 
     batches = training_batches(given.data, words, given.batches)

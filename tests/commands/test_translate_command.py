@@ -163,3 +163,12 @@ def test_odd_links_and_long_names(run: Run, folder: Path, export: Path, lines: l
     assert "output=x/: is a directory" in run("translate", *given, "output=x/").refused()
     name = "n" * 250
     assert run("translate", *given, f"output={name}").status == 0 and len(read_lines(name)) == 1
+
+
+def test_memory_is_kept_between_batches(
+    run: Run, export: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = []
+    monkeypatch.setattr("prune_lab.allocator.keep_freed_memory", lambda: kept.append(True))
+    run("translate", f"export={export}", *SHORT, stdin="\n".join(lines).encode("utf-8"))
+    assert kept == [True]

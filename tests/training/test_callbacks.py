@@ -1,19 +1,14 @@
 """What a run prints, warns of and logs; memory that stays with the process."""
 
 import logging
-import os
 import re
-import sys
 import warnings
-from pathlib import Path
 
 import pytest
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from prune_lab.data.batching import EncodedCorpus
-from prune_lab.training.allocator import give_back_freed_memory, keep_freed_memory
 from prune_lab.training.callbacks.metrics_file import MetricsFile
 from prune_lab.training.callbacks.progress import ProgressLines, in_words
 from prune_lab.training.fit import Seeds, TrainingData, fit
@@ -113,23 +108,3 @@ def test_a_run_that_crashes_at_once_has_a_metrics_file(task, train, tmp_path):
     with pytest.raises(RuntimeError, match="crash"):
         train(task.model(), tmp_path, callbacks=[Crash()], log_every=50)
     assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "update,name,value\n"
-
-
-def test_keeping_memory_is_harmless_twice():
-    answers = [keep_freed_memory(), keep_freed_memory()]
-    assert answers[0] is answers[1] and isinstance(answers[0], bool)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is kept")
-def test_memory_of_earlier_training_is_given_back():
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    keep_freed_memory()
-    blocks = [torch.ones(2**18) for _ in range(200)]  # 200 MiB
-    in_a_cycle = [blocks]
-    in_a_cycle.append(in_a_cycle)
-    held = resident()
-    del blocks, in_a_cycle
-    give_back_freed_memory()
-    assert held - resident() > 150 * 2**20

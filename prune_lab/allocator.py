@@ -1,4 +1,4 @@
-"""Keep freed memory in the process while training on the CPU.
+"""Keep freed memory in the process, which is faster where large tensors come and go on the CPU.
 
 The C library gives large freed blocks back to the system, and every step then pays page faults to get them again.
 Small models feel this most, since their steps are short.
