@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What is said of the updates that are measured.
 ABOUT_TRAINING = ("max_tokens", "products", "parts", "average_decay", "compile_options")
+# The type of mixed precision in training.
+AUTOCAST = {"32-true": None, "bf16-mixed": "bfloat16"}
 _LEAST = {"num_lines": 1, "num_batches": 1, "warm_up": 0, "repeats": 1}
 
 
@@ -52,6 +54,8 @@ def check(config: dict[str, Any]) -> None:
     if config["threads"] is not None:
         whole_number(config["threads"], "threads", at_most=checks.MOST_THREADS)
     checks.check_training(config["training"])
+    if config["precision"] not in AUTOCAST:
+        raise ValueError(f"precision: {config['precision']!r}; allowed are {', '.join(AUTOCAST)}")
     decoding_options(config["decoding"])
     for source in exports(config):
         check_languages(source, "exports", config["data"], splits)
@@ -139,23 +143,28 @@ def settings(config: dict[str, Any]) -> EfficiencySettings:
         kinds=config["measure"],
         beam_sizes=config["beam_sizes"],
         batch_sizes=config["batch_sizes"],
-        training=trainings(build.build_optimizer(config), training),
-        about_training={name: training[name] for name in ABOUT_TRAINING},
+        training=trainings(build.build_optimizer(config), training, AUTOCAST[config["precision"]]),
+        about_training={name: training[name] for name in ABOUT_TRAINING} | {"precision": config["precision"]},
         warm_up=config["warm_up"],
         repeats=config["repeats"],
     )
 
 
-def trainings(optimizer: Any, training: dict[str, Any]) -> Callable[..., TrainingPass]:
+def trainings(optimizer: Any, training: dict[str, Any], autocast: str | None) -> Callable[..., TrainingPass]:
     """Makes passes of updates as `prune-lab-train` makes them; gates have their penalty, though of no weight."""
+    import torch
+
     from prune_lab.gates.penalty import L0Penalty
     from prune_lab.training.schedules import constant
     from prune_lab.training.settings import FitSettings
     from prune_lab.training.training_pass import TrainingPass
 
+    kind: torch.dtype | None = None if autocast is None else getattr(torch, autocast)
+
     def make(model: Transformer, batches: Sequence[Batch], **changes: Any) -> TrainingPass:
         settings = FitSettings(optimizer=optimizer, schedule=constant, trainer={}, **{**training, **changes})
-        return TrainingPass(model, batches, settings, penalty=L0Penalty(weight=0.0) if model.gates() else None)
+        penalty = L0Penalty(weight=0.0) if model.gates() else None
+        return TrainingPass(model, batches, settings, penalty=penalty, autocast=kind)
 
     return make
 

@@ -79,7 +79,8 @@ def _conditions(conditions: Mapping[str, Any]) -> Iterator[str]:
     )
     if training:
         sizes = f"{training['parts']} parts, {training['max_tokens']} tokens a batch"
-        yield f"training: {training['products']} products, {sizes}"
+        products = training["products"] if training["precision"] == "32-true" else training["precision"]
+        yield f"training: {products} products, {sizes}"
 
 
 def _line(name: str, text: str) -> str:

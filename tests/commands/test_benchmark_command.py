@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from prune_lab import HeadMask, mask_heads
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.storage import load_export
+from prune_lab.training.training_pass import TrainingPass
 
 Run = Callable[..., Any]
 
@@ -39,6 +41,28 @@ def test_a_benchmark_of_two_exports(run: Run, arguments: list[str], folder: Path
     assert "encoding, batch 2" in done.err
 
 
+def test_training_in_mixed_precision(
+    run: Run, arguments: list[str], tiny_study: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    types = set()
+
+    class Watched(TrainingPass):
+        def update(self, number: int) -> None:
+            handle = self.model.decoder.layers[0].feed_forward.inner.register_forward_hook(
+                lambda module, given, found: types.add(found.dtype)
+            )
+            super().update(number)
+            handle.remove()
+
+    monkeypatch.setattr("prune_lab.training.training_pass.TrainingPass", Watched)
+    words = [f"exports={tiny_study[0] / 'base'}", "measure=[training]", "precision=bf16-mixed"]
+    done = run("benchmark", *arguments, *words)
+    assert done.status == 0, done.err
+    assert types == {torch.bfloat16}
+    found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
+    assert found["conditions"]["training"]["precision"] == "bf16-mixed" and "bf16-mixed" in done.out
+
+
 def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
     done = run("benchmark", *arguments, f"exports={tiny_study[0] / 'base'}", "measure=[encoding]", "threads=1")
     assert done.status == 0, done.err
@@ -62,6 +86,7 @@ def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tup
         ("threads=0", "threads: 0; allowed are whole numbers from 1"),
         ("split=dev", "split: 'dev'; allowed are train, validation, test"),
         ("device=tpu9", "device: 'tpu9'; allowed here are auto, cpu"),
+        ("precision=16", "precision: 16; allowed are 32-true, bf16-mixed"),
         ("training.clip_norm=much", "training.clip_norm: 'much'; allowed are numbers"),
     ],
 )

@@ -58,7 +58,7 @@ def found() -> dict[str, Any]:
             "source_length": 14.25,
             "searched_at_once": 2,
             "decoding": {"products": "int8"},
-            "training": {"products": "bfloat16", "parts": 2, "max_tokens": 4096},
+            "training": {"products": "bfloat16", "parts": 2, "max_tokens": 4096, "precision": "32-true"},
         },
         "models": [
             model("runs/base/export", 48, 2_000_000),
