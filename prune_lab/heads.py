@@ -209,11 +209,14 @@ class HeadScores:
         values: site -> original head number -> score, in the order of the model's sites.
         criterion: the criterion's name.
         settings: the options that made the scores, and what they were measured on.
+        pairs: site -> head -> head -> what removing both costs beyond each alone, halved (the site's symmetric matrix,
+            with the scores on its diagonal); None where the criterion looks at single heads.
     """
 
     values: Mapping[str, Mapping[int, float]]
     criterion: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    pairs: Mapping[str, Mapping[int, Mapping[int, float]]] | None = None
 
     def to_dict(self) -> dict[str, dict[int, float]]:
         """``{site: {head: score}}``, live heads only."""

@@ -21,33 +21,43 @@ class Selection:
             site, or of a site; the budget is shared among these groups in proportion to their live heads, by largest
             remainder (a tie goes to the earlier group).
         floor: how many of its best heads each site keeps in any case, or all that it has when it has fewer.
+        rearrange: then swap heads of a site, whose number stays, as long as that lowers the joint score of those that
+            go, sum_ab s_ab over pairs of them (Kwon 2022, arXiv 2204.09656, section 4.2); for `fisher`.
 
     Raises:
-        ValueError: an unknown scope, or a floor that is no whole number from 0.
+        ValueError: an unknown scope, a floor that is no whole number from 0, or a `rearrange` that is no boolean.
     """
 
     scope: str = "global"
     floor: int = 0
+    rearrange: bool = False
 
     def __post_init__(self) -> None:
         if self.scope not in SCOPES:
             raise ValueError(f"selection.scope: {self.scope!r}; allowed are {', '.join(SCOPES)}")
         if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
             raise ValueError(f"selection.floor: {self.floor!r}; allowed are whole numbers from 0")
+        if not isinstance(self.rearrange, bool):
+            raise ValueError(f"selection.rearrange: {self.rearrange!r}; allowed are true and false")
 
     def __call__(self, scores: HeadScores, budget: int) -> HeadMask:
         """The heads to keep. Equal scores are ordered by site, in the order of the scores, then by head number.
 
         Raises:
-            ValueError: a budget out of range, a floor that it cannot pay for, or a score that is not finite.
+            ValueError: a budget out of range, a floor that it cannot pay for, a score that is not finite, or heads to
+                be rearranged by a criterion that scores no pairs.
         """
         _check_finite(scores)
+        if self.rearrange and scores.pairs is None:
+            raise ValueError(f"selection.rearrange: true, but {scores.criterion} scores no pairs; allowed with fisher")
         groups = self._groups(list(scores.values))
         quotas = self.quotas({site: len(heads) for site, heads in scores.values.items()}, budget)
         kept: dict[str, list[int]] = {site: [] for site in scores.values}
         for group, quota in zip(groups, quotas, strict=True):
             for site, head in self._best(scores, group, quota):
                 kept[site].append(head)
+        if self.rearrange and scores.pairs is not None:
+            kept = {site: rearranged(heads, scores.pairs[site]) for site, heads in kept.items()}
         return HeadMask({site: tuple(sorted(heads)) for site, heads in kept.items()})
 
     def quotas(self, num_heads: Mapping[str, int], budget: int) -> list[int]:
@@ -88,6 +98,34 @@ class Selection:
             # False sorts first: heads that the floor protects come before all others.
             ranked += [(rank >= self.floor, lack, order, head) for rank, (lack, head) in enumerate(best_first)]
         return [(sites[order], head) for _, _, order, head in sorted(ranked)[:quota]]
+
+
+def rearranged(kept: Sequence[int], pairs: Mapping[int, Mapping[int, float]]) -> list[int]:
+    """As many heads of a site, swapped one for one until no swap lowers the joint score of the heads that go.
+
+    Each swap is the one that lowers it most; a tie goes to the head that stands first, first among those that go. Since
+    it falls with every swap, that comes to an end.
+
+    Args:
+        kept: heads to start from.
+        pairs: the site's symmetric matrix of scores.
+    """
+    staying, going = set(kept), set(pairs) - set(kept)
+    while True:
+        # What each head would add to the joint score of those that go, itself left out, and the score on its own.
+        outer = {head: sum(pairs[head][other] for other in going if other != head) for head in pairs}
+        best, swap = 0.0, None
+        for leaves in sorted(going):
+            for joins in sorted(staying):
+                change = 2 * (outer[joins] - pairs[joins][leaves] - outer[leaves])
+                change += pairs[joins][joins] - pairs[leaves][leaves]
+                # What rounding makes of equal sums is no gain: it could go round in circles.
+                if change < best - 1e-12 * (abs(pairs[joins][joins]) + abs(pairs[leaves][leaves])):
+                    best, swap = change, (leaves, joins)
+        if swap is None:
+            return sorted(staying)
+        leaves, joins = swap
+        going, staying = going - {leaves} | {joins}, staying - {joins} | {leaves}
 
 
 def keep_rule_mask(model: Transformer) -> HeadMask:

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from criterion_models import LENGTHS, assert_close, examples, flat, gated_model, sentence_losses, small_model
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scipy.stats import spearmanr
 
 from prune_lab.data.batching import Batch, collate
-from prune_lab.heads import HeadMask, HeadScores
+from prune_lab.heads import HeadMask
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.gradient import Gradient
@@ -19,43 +20,6 @@ from prune_lab.pruning.criteria.registry import criteria, score_heads
 from prune_lab.pruning.surgery import mask_heads, prune_heads
 
 CONF = Path(__file__).parents[2] / "conf" / "criterion"
-LENGTHS = (3, 5, 9, 12, 18, 25, 31, 40)
-
-
-def small_model(**changes) -> Transformer:
-    """2+2 layers, D 32, 4 heads of width 8, biases random and not zero: 24 heads at 6 sites."""
-    torch.manual_seed(0)
-    sizes = {"source_vocab_size": 50, "target_vocab_size": 60, "d_model": 32, "d_feed_forward": 64, "dropout": 0.1}
-    sizes |= {"encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 4, "decoder_heads": 4}
-    model = Transformer(ModelConfig(**(sizes | changes)))
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("bias"):
-                parameter.normal_(std=0.2)
-    return model.eval()
-
-
-def gated_model(evaluation: str = "fraction") -> Transformer:
-    model = small_model()
-    model.add_gates("hard_concrete", options={"evaluation": evaluation})
-    with torch.no_grad():
-        for gate in model.gates().values():
-            gate.log_a.copy_(torch.tensor([-4.0, -0.5, 0.7, 1.5]))
-    return model
-
-
-def examples(lengths=LENGTHS, seed: int = 1) -> list[tuple[list[int], list[int]]]:
-    generator = torch.Generator().manual_seed(seed)
-    draw = lambda num, size: torch.randint(4, size, (num,), generator=generator).tolist()  # noqa: E731
-    return [([*draw(num, 50), 2], [1, *draw(num + 2, 60), 2]) for num in lengths]
-
-
-def flat(scores: HeadScores) -> torch.Tensor:
-    return torch.tensor([value for heads in scores.values.values() for value in heads.values()], dtype=torch.float64)
-
-
-def assert_close(left: HeadScores, right: HeadScores, relative: float) -> None:
-    torch.testing.assert_close(flat(left), flat(right), rtol=relative, atol=1e-9)
 
 
 def slopes(model: Transformer, batch: Batch, site: str, factor: torch.Tensor, step: float = 1e-4) -> torch.Tensor:
@@ -64,14 +28,6 @@ def slopes(model: Transformer, batch: Batch, site: str, factor: torch.Tensor, st
         higher = sentence_losses(model, batch, {site: 1 + step * factor})
         lower = sentence_losses(model, batch, {site: 1 - step * factor})
     return (higher - lower) / (2 * step)
-
-
-def sentence_losses(model: Transformer, batch: Batch, head_gates: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The summed negative log-likelihood of each sentence [B], the plain way."""
-    logits = model(batch.source_ids, batch.target_ids[:, :-1], head_gates)
-    targets = batch.target_ids[:, 1:]
-    nll = -torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
-    return (nll * (targets != 0)).sum(1)
 
 
 # Contract: every criterion of the registry
@@ -220,16 +176,23 @@ def test_normalised_scores_have_norm_one_at_each_site_and_the_same_order():
     assert normalised.settings["normalise"] is True
 
 
-@pytest.mark.parametrize("name", ["gradient", "magnitude"])
+@pytest.mark.parametrize("name", [name for name in criteria() if name != "random"])
 def test_heads_without_an_output_come_last_and_go_without_a_trace(name):
     model, batch = small_model(), collate(examples())
     idle = {"encoder.0.self": [1, 3], "encoder.1.self": [0, 1, 2, 3], "decoder.0.self": [0, 2, 3]}
     idle["decoder.1.cross"] = [0, 1, 3]
+    if criteria()[name].needs_gates:
+        model.add_gates()
     with torch.no_grad():
         for site, heads in idle.items():
             model.attention_sites()[site].attention.head_matrices()[1][heads] = 0
+            if model.gates():  # which training closes
+                model.gates()[site].log_a[heads] = -3
     scores = score_heads(model, [batch], name)
     values = {(site, head): value for site, heads in scores.values.items() for head, value in heads.items()}
+    # What another head's absence may gain is no worth of these: they have none, exactly.
+    if name == "ablation":
+        values = {head: abs(value) for head, value in values.items()}
     last = sorted(values, key=values.get)[:12]
     assert set(last) == {(site, head) for site, heads in idle.items() for head in heads}
     pruned = prune_heads(model, HeadMask.removing(idle, model))
@@ -238,13 +201,21 @@ def test_heads_without_an_output_come_last_and_go_without_a_trace(name):
     assert difference.abs().max() < 1e-5
 
 
-def test_scores_under_bfloat16_autocast_keep_the_order():
+@pytest.mark.parametrize("name", [name for name in criteria() if criteria()[name].needs_batches])
+def test_scores_under_bfloat16_autocast_keep_the_order(name):
     model, batches = small_model(), [collate(examples(LENGTHS * 2))]
-    exact = score_heads(model, batches)
+    exact = score_heads(model, batches, name)
     with torch.autocast("cpu", torch.bfloat16):
-        rough = score_heads(model, batches)
+        rough = score_heads(model, batches, name)
     assert not torch.equal(flat(rough), flat(exact))
     assert spearmanr(flat(rough), flat(exact)).statistic >= 0.99
+
+
+@pytest.mark.parametrize("name", [name for name in criteria() if criteria()[name].needs_batches])
+def test_b4_no_criterion_sees_padding_or_the_split_into_batches(name):
+    model, pairs = small_model().double(), examples()
+    together = score_heads(model, [collate(pairs)], name)
+    assert_close(score_heads(model, [collate([pair]) for pair in pairs], name), together, 1e-8)
 
 
 def test_gradient_works_where_gradients_are_off_and_on_a_generator_of_batches():
@@ -315,7 +286,7 @@ def test_random_scores_come_from_the_seed_alone():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"criterion": "taylor"}, "criterion: 'taylor' is unknown; allowed are gate, gradient, magnitude, random"),
+        ({"criterion": "taylor"}, "criterion: 'taylor' is unknown; allowed are ablation, confidence, fisher, gate,"),
         ({"order": 2}, "criterion.order: unknown for gradient; allowed are absolute, normalise"),
         ({"criterion": "magnitude", "p": 1}, "criterion.p: unknown for magnitude; allowed are no options at all"),
         ({"criterion": Gradient(), "normalise": True}, "criterion.normalise: gradient is built already"),
@@ -326,7 +297,7 @@ def test_random_scores_come_from_the_seed_alone():
             {"criterion": "random", "seed": 2**64},
             "criterion.seed: 18446744073709551616; allowed are whole numbers from",
         ),
-        ({"criterion": ["gradient"]}, "criterion: ['gradient'] is unknown; allowed are gate, gradient"),
+        ({"criterion": ["gradient"]}, "criterion: ['gradient'] is unknown; allowed are ablation, confidence"),
         ({"criterion": Gradient}, "criterion: <class"),
         ({"criterion": "gate", "value": "l0"}, "criterion.value: 'l0'; allowed are p_open, log_a"),
         ({"criterion": "gradient"}, "batches: no sentences"),

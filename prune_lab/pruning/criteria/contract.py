@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
 
+from prune_lab.attention.site import AttentionSite
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
@@ -60,3 +62,19 @@ def evaluating(model: Transformer) -> Iterator[None]:
             module.training = training
         for parameter, requires_grad in flags:
             parameter.requires_grad_(requires_grad)
+
+
+def live_scores(site: AttentionSite, scores: Sequence[float]) -> dict[int, float]:
+    """Scores of all heads of a site [H] -> those of its live heads by original number.
+
+    Raises:
+        ValueError: a score that is not finite (the model's numbers overflow).
+    """
+    by_number = dict(zip(site.numbers, scores, strict=True))
+    live = {number: by_number[number] for number in site.heads()}
+    for number, value in live.items():
+        if not math.isfinite(value):
+            raise ValueError(
+                f"score of {site.name}.{number}: {value}; the model's numbers overflow, use float32 weights"
+            )
+    return live

@@ -6,9 +6,7 @@ Shapes: B sentences of a batch, S source length, T target length, V target vocab
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import torch
@@ -19,11 +17,10 @@ from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.cross_entropy import token_cross_entropy
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.criteria.contract import Criterion, evaluating
-from prune_lab.threads import share_of_threads
+from prune_lab.pruning.criteria.by_batch import measure_batches
+from prune_lab.pruning.criteria.contract import Criterion, evaluating, live_scores
 
 ABSOLUTES = ("sentence", "token", "batch")
-_AT_ONCE = 2
 
 
 class Gradient(Criterion):
@@ -66,7 +63,8 @@ class Gradient(Criterion):
         sums = {name: torch.zeros(len(site.numbers), dtype=torch.float64) for name, site in sites.items()}
         num_sentences = num_tokens = num_batches = 0
         with evaluating(model):
-            for batch, contributions in self._of_batches(model, batches):
+            measured = measure_batches(model, batches, lambda batch: self._contributions(model, batch), gradients=True)
+            for batch, contributions in measured:
                 for name, contribution in contributions.items():
                     sums[name] += contribution
                 num_sentences += batch.num_sentences
@@ -74,58 +72,17 @@ class Gradient(Criterion):
                 num_batches += 1
         if not num_sentences:
             raise ValueError("batches: no sentences; gradient importance is measured on at least one")
-        measured = {"num_sentences": num_sentences, "num_tokens": num_tokens}
+        text = {"num_sentences": num_sentences, "num_tokens": num_tokens}
         if self.absolute == "batch":
-            measured["num_batches"] = num_batches
-        settings = {"absolute": self.absolute, "normalise": self.normalise, **measured}
+            text["num_batches"] = num_batches
+        settings = {"absolute": self.absolute, "normalise": self.normalise, **text}
         values = {name: self._finished(sites[name], total / num_sentences) for name, total in sums.items()}
         return HeadScores(values, self.name, settings)
 
-    def _of_batches(self, model: Transformer, batches: Iterable[Batch]) -> Iterator[tuple[Batch, dict[str, Tensor]]]:
-        """Each batch with what it adds to the sums, in order; on the CPU two at a time, each in a thread of its own.
-
-        The operations of a small model are too short for several threads to share one well.
-        """
-        device = model.output_weight.device
-        kind = device.type
-        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
-
-        def contributions(batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
-            # Whether gradients are recorded, and autocast, are properties of a thread.
-            with torch.inference_mode(False), torch.enable_grad(), torch.autocast(kind, dtype=dtype, enabled=enabled):
-                return batch, self._contributions(model, batch.to(device))
-
-        if kind != "cpu" or torch.get_num_threads() == 1:
-            yield from map(contributions, batches)
-            return
-        with share_of_threads(_AT_ONCE), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="importance") as threads:
-            waiting: deque[Future[tuple[Batch, dict[str, Tensor]]]] = deque()
-            for batch in batches:
-                waiting.append(threads.submit(contributions, batch))
-                if len(waiting) > _AT_ONCE:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-
     def _contributions(self, model: Transformer, batch: Batch) -> dict[str, Tensor]:
         """What a batch adds to the sums: site -> [H] (float64, on the CPU)."""
-        gates = self._gates_of_ones(model, batch)
-        if not gates:
-            return {}
-        derivatives = torch.autograd.grad(summed_loss(model, batch, gates), list(gates.values()))
-        return dict(zip(gates, (self._reduced(derivative.cpu().double()) for derivative in derivatives), strict=True))
-
-    def _gates_of_ones(self, model: Transformer, batch: Batch) -> dict[str, Tensor]:
-        """xi of every site that has heads: [B, H], or [B, H, T] for absolute values by position."""
-        weight = model.output_weight
-        gates = {}
-        for name, site in model.attention_sites().items():
-            shape = [batch.num_sentences, len(site.numbers)]
-            if self.absolute == "token":
-                shape.append(batch.source_ids.shape[1] if name.startswith("encoder") else batch.target_ids.shape[1] - 1)
-            if site.numbers:
-                gates[name] = torch.ones(shape, dtype=weight.dtype, device=weight.device, requires_grad=True)
-        return gates
+        derivatives = loss_derivatives(model, batch, by_position=self.absolute == "token")
+        return {name: self._reduced(derivative.cpu().double()) for name, derivative in derivatives.items()}
 
     def _reduced(self, derivative: Tensor) -> Tensor:
         """dL/dxi [B, H] or [B, H, T] -> [H]. At padded positions it is exactly 0: no real token reads them."""
@@ -135,13 +92,35 @@ class Gradient(Criterion):
 
     def _finished(self, site: AttentionSite, scores: Tensor) -> dict[int, float]:
         """Means [H] -> the scores of a site's live heads by original number."""
-        by_number = dict(zip(site.numbers, scores.tolist(), strict=True))
-        live = {number: by_number[number] for number in site.heads()}
-        for number, value in live.items():
-            if not math.isfinite(value):
-                raise ValueError(f"score of {site.name}.{number}: {value}; its gradient overflows, use float32 weights")
+        live = live_scores(site, scores.tolist())
         norm = math.hypot(*live.values())
         return {number: value / norm for number, value in live.items()} if self.normalise and norm > 0 else live
+
+
+def loss_derivatives(model: Transformer, batch: Batch, *, by_position: bool = False) -> dict[str, Tensor]:
+    """dL(x)/dxi_h for each sentence x of a batch, at xi_h = 1.
+
+    Args:
+        model: as `evaluating` makes it; gradients are recorded.
+        batch: on the model's device.
+        by_position: whether every position of the query side (S at encoder sites, T - 1 at decoder sites) has a xi of
+            its own.
+
+    Returns:
+        site -> [B, H], or [B, H, S or T - 1]; sites without heads are left out.
+    """
+    weight = model.output_weight
+    gates = {}
+    for name, site in model.attention_sites().items():
+        shape = [batch.num_sentences, len(site.numbers)]
+        if by_position:
+            shape.append(batch.source_ids.shape[1] if name.startswith("encoder") else batch.target_ids.shape[1] - 1)
+        if site.numbers:
+            gates[name] = torch.ones(shape, dtype=weight.dtype, device=weight.device, requires_grad=True)
+    if not gates:
+        return {}
+    derivatives = torch.autograd.grad(summed_loss(model, batch, gates), list(gates.values()))
+    return dict(zip(gates, derivatives, strict=True))
 
 
 def summed_loss(model: Transformer, batch: Batch, head_gates: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -1,0 +1,55 @@
+"""Measuring batches one after the other, two at a time on the CPU."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+from prune_lab.data.batching import Batch
+from prune_lab.model.transformer import Transformer
+from prune_lab.threads import share_of_threads
+
+_AT_ONCE = 2
+
+Measured = TypeVar("Measured")
+
+
+def measure_batches(
+    model: Transformer, batches: Iterable[Batch], measure: Callable[[Batch], Measured], *, gradients: bool
+) -> Iterator[tuple[Batch, Measured]]:
+    """Each batch with what `measure` says of it, in order; on the CPU two at a time, each in a thread of its own.
+
+    The operations of a small model are too short for several threads to share one well. Batches are read as they are
+    needed.
+
+    Args:
+        model: batches are moved to its device.
+        batches: on any device.
+        measure: of one batch; must not change the model.
+        gradients: whether gradients are recorded inside of `measure`.
+    """
+    device = model.output_weight.device
+    kind = device.type
+    enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+
+    def measured(batch: Batch) -> tuple[Batch, Measured]:
+        # Whether gradients are recorded, and autocast, are properties of a thread.
+        autocast = torch.autocast(kind, dtype=dtype, enabled=enabled)
+        with torch.inference_mode(False), torch.set_grad_enabled(gradients), autocast:
+            return batch, measure(batch.to(device))
+
+    if kind != "cpu" or torch.get_num_threads() == 1:
+        yield from map(measured, batches)
+        return
+    with share_of_threads(_AT_ONCE), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="criterion") as threads:
+        waiting: deque[Future[tuple[Batch, Measured]]] = deque()
+        for batch in batches:
+            waiting.append(threads.submit(measured, batch))
+            if len(waiting) > _AT_ONCE:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

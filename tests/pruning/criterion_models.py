@@ -1,0 +1,54 @@
+"""Small models and text for tests of criteria."""
+
+import torch
+
+from prune_lab.data.batching import Batch
+from prune_lab.heads import HeadScores
+from prune_lab.model.config import ModelConfig
+from prune_lab.model.transformer import Transformer
+
+LENGTHS = (3, 5, 9, 12, 18, 25, 31, 40)
+
+
+def small_model(**changes) -> Transformer:
+    """2+2 layers, D 32, 4 heads of width 8, biases random and not zero: 24 heads at 6 sites."""
+    torch.manual_seed(0)
+    sizes = {"source_vocab_size": 50, "target_vocab_size": 60, "d_model": 32, "d_feed_forward": 64, "dropout": 0.1}
+    sizes |= {"encoder_layers": 2, "decoder_layers": 2, "encoder_heads": 4, "decoder_heads": 4}
+    model = Transformer(ModelConfig(**(sizes | changes)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.2)
+    return model.eval()
+
+
+def gated_model(evaluation: str = "fraction") -> Transformer:
+    model = small_model()
+    model.add_gates("hard_concrete", options={"evaluation": evaluation})
+    with torch.no_grad():
+        for gate in model.gates().values():
+            gate.log_a.copy_(torch.tensor([-4.0, -0.5, 0.7, 1.5]))
+    return model
+
+
+def examples(lengths=LENGTHS, seed: int = 1) -> list[tuple[list[int], list[int]]]:
+    generator = torch.Generator().manual_seed(seed)
+    draw = lambda num, size: torch.randint(4, size, (num,), generator=generator).tolist()  # noqa: E731
+    return [([*draw(num, 50), 2], [1, *draw(num + 2, 60), 2]) for num in lengths]
+
+
+def flat(scores: HeadScores) -> torch.Tensor:
+    return torch.tensor([value for heads in scores.values.values() for value in heads.values()], dtype=torch.float64)
+
+
+def assert_close(left: HeadScores, right: HeadScores, relative: float) -> None:
+    torch.testing.assert_close(flat(left), flat(right), rtol=relative, atol=1e-9)
+
+
+def sentence_losses(model: Transformer, batch: Batch, head_gates: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The summed negative log-likelihood of each sentence [B], the plain way."""
+    logits = model(batch.source_ids, batch.target_ids[:, :-1], head_gates)
+    targets = batch.target_ids[:, 1:]
+    nll = -torch.log_softmax(logits, -1).gather(-1, targets[..., None])[..., 0]
+    return (nll * (targets != 0)).sum(1)
