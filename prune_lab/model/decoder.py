@@ -46,11 +46,11 @@ class DecoderLayer(nn.Module):
         site = self.self_attention
         inputs = self.self_residual.enter(hidden)
         result = site(inputs, inputs, self_mask, caches.get(site.name), head_gates.get(site.name), seen.need_weights)
-        hidden = self.self_residual.leave(hidden, seen.take(site.name, result))
+        hidden = self.self_residual.leave(hidden, seen.take(site.name, hidden, result))
         site = self.cross_attention
         inputs = self.cross_residual.enter(hidden)
         result = site(inputs, memory, cross_mask, caches.get(site.name), head_gates.get(site.name), seen.need_weights)
-        hidden = self.cross_residual.leave(hidden, seen.take(site.name, result))
+        hidden = self.cross_residual.leave(hidden, seen.take(site.name, hidden, result))
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))
 
     def freeze_unused(self) -> None:

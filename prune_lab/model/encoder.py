@@ -34,7 +34,7 @@ class EncoderLayer(nn.Module):
         site = self.self_attention
         inputs = self.self_residual.enter(hidden)
         result = site(inputs, inputs, mask, None, head_gates.get(site.name), seen.need_weights)
-        hidden = self.self_residual.leave(hidden, seen.take(site.name, result))
+        hidden = self.self_residual.leave(hidden, seen.take(site.name, hidden, result))
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))
 
     def freeze_unused(self) -> None:
