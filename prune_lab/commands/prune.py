@@ -32,6 +32,9 @@ def check(config: dict[str, Any]) -> None:
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
     checks.check_run(config, splits)
+    criterion = build.build_criterion(config)
+    if build.build_selection(config).rearrange and not criterion.scores_pairs:
+        raise ValueError(f"selection.rearrange: true, but {criterion.name} scores no pairs; allowed with fisher")
     checks.check_available(splits, splits_needed(config), "pruning")
     check_languages(config["export"], "export", config["data"], splits)
 
@@ -39,7 +42,7 @@ def check(config: dict[str, Any]) -> None:
 def splits_needed(config: dict[str, Any]) -> list[str]:
     """The splits that are read besides that of the records: for scores, and for recovery."""
     recovers = config["trainer"]["max_steps"] > 0
-    scores = config["budgets"] != AUTO and build.build_criterion(config).needs_batches
+    scores = config["rescale"] or config["budgets"] != AUTO and build.build_criterion(config).needs_batches
     return [*(["train"] if recovers or scores else []), *(["validation"] if recovers else [])]
 
 
@@ -61,6 +64,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             criterion=build.build_criterion(config),
             selection=build.build_selection(config),
             schedule=build.build_schedule(config),
+            rescale=config["rescale"],
             gate_evaluation=config["gate_evaluation"],
             scoring_sentences=config["scoring_sentences"],
             max_tokens=config["training"]["max_tokens"],

@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Any, ClassVar
 
 from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, Budgets
+from prune_lab.pruning.rescale import Rescaled
 from prune_lab.pruning.selection import Selection, keep_rule_mask
 from prune_lab.pruning.surgery import prune_heads
 
@@ -93,7 +93,7 @@ class PrunedPoint:
         model: the pruned model. A schedule that re-scores goes on from it, so copy it before you change it.
         mask: what was kept, by original head number.
         scores: those that the last cut followed; None where the gates' own rule decided.
-        settings: criterion, selection and schedule, for records.
+        settings: criterion, selection and schedule, and factors by site and head if heads were rescaled, for records.
     """
 
     budget: int
@@ -104,8 +104,8 @@ class PrunedPoint:
 
 
 Score = Callable[[Transformer], HeadScores]
+Rescale = Callable[[Transformer], Rescaled]
 Recover = Callable[[Transformer], Transformer]
-Cut = Callable[[Transformer, HeadMask], Transformer]
 
 
 def prune_to(
@@ -115,6 +115,7 @@ def prune_to(
     score: Score,
     schedule: Schedule | None = None,
     selection: Selection | None = None,
+    rescale: Rescale | None = None,
     recover: Recover | None = None,
     keep_gates: bool = True,
 ) -> Iterator[PrunedPoint]:
@@ -128,6 +129,7 @@ def prune_to(
         score: scores a model's live heads; not called for `auto`.
         schedule: `OneShot()` when None.
         selection: scope and floor; those of `Selection()` when None. The keep rule takes no notice of it.
+        rescale: finds factors on the heads that stay after each cut, before it recovers; see `rescale_heads`.
         recover: trains the model after each cut and returns it, with the same heads. One-shot: each point on its own;
             iterative: after every step, and the next step goes on from the recovered model.
         keep_gates: pruned models keep the gates of their heads; False takes all gates off at the first cut.
@@ -135,7 +137,7 @@ def prune_to(
     Raises:
         ValueError: a budget out of range, a floor that it cannot pay for, or `auto` for a model without gates.
     """
-    cut = partial(_cut, recover=recover, keep_gates=keep_gates)
+    cut = _Cut(rescale=rescale, recover=recover, keep_gates=keep_gates)
     if isinstance(budgets, str):
         if budgets != AUTO:
             raise ValueError(f"budgets: {budgets!r}; allowed are lists such as [24,12], and auto")
@@ -147,13 +149,14 @@ def prune_to(
     return _by_scores(model, sorted(set(budgets), reverse=True), score, schedule or OneShot(), selection, cut)
 
 
-def _by_keep_rule(model: Transformer, mask: HeadMask, cut: Cut) -> Iterator[PrunedPoint]:
-    settings = {"selection": {"rule": "keep_rule"}}
-    yield PrunedPoint(budget=mask.num_kept, model=cut(model, mask), mask=mask, scores=None, settings=settings)
+def _by_keep_rule(model: Transformer, mask: HeadMask, cut: _Cut) -> Iterator[PrunedPoint]:
+    pruned, facts = cut(model, mask)
+    settings = {"selection": {"rule": "keep_rule"}, **facts}
+    yield PrunedPoint(budget=mask.num_kept, model=pruned, mask=mask, scores=None, settings=settings)
 
 
 def _by_scores(
-    model: Transformer, budgets: Sequence[int], score: Score, schedule: Schedule, selection: Selection, cut: Cut
+    model: Transformer, budgets: Sequence[int], score: Score, schedule: Schedule, selection: Selection, cut: _Cut
 ) -> Iterator[PrunedPoint]:
     num_original = sum(model.original_heads().values())
     reached, scores = model, None
@@ -164,17 +167,30 @@ def _by_scores(
             if scores is None or schedule.rescores:
                 scores = score(pruned)
             mask = selection(scores, budget)
-            pruned = cut(pruned, mask)
+            pruned, facts = cut(pruned, mask)
         reached = pruned
         assert scores is not None  # a schedule ends with its target, so there was a cut
         settings = {
             "criterion": {"name": scores.criterion, **scores.settings},
             "selection": asdict(selection),
             "schedule": schedule.settings(),
+            **facts,
         }
         yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=scores, settings=settings)
 
 
-def _cut(model: Transformer, mask: HeadMask, recover: Recover | None, keep_gates: bool) -> Transformer:
-    pruned = prune_heads(model, mask, keep_gates=keep_gates)
-    return pruned if recover is None else recover(pruned)
+@dataclass(frozen=True, kw_only=True)
+class _Cut:
+    """Removes heads, and does what comes after."""
+
+    rescale: Rescale | None
+    recover: Recover | None
+    keep_gates: bool
+
+    def __call__(self, model: Transformer, mask: HeadMask) -> tuple[Transformer, dict[str, Any]]:
+        """The smaller model, and what records say of the cut."""
+        pruned, facts = prune_heads(model, mask, keep_gates=self.keep_gates), {}
+        if self.rescale is not None:
+            rescaled = self.rescale(pruned)
+            pruned, facts = rescaled.model, {"rescale": rescaled.factors}
+        return pruned if self.recover is None else self.recover(pruned), facts

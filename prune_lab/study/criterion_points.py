@@ -8,11 +8,12 @@ from prune_lab.heads import HeadScores
 from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import build_criterion
+from prune_lab.pruning.rescale import Rescaled
 from prune_lab.pruning.schedule import prune_to
 from prune_lab.pruning.selection import Selection
+from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
-from prune_lab.study.setup import score_on_text
 from prune_lab.training.fit import FitResult
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class CriterionPoints:
             [point.budget],
             score=lambda model: self._score(model, point, anew=is_iterative),
             schedule=schedule,
-            selection=Selection(**self._stages.setup.plan.selection),
+            selection=Selection(**{**self._stages.setup.plan.selection, "rearrange": method.rearrange}),
+            rescale=self._rescale if method.rescale else None,
             recover=recovery if method.recovery else None,
         )
         recovered = updates_before + recovery.num_updates
@@ -56,6 +58,18 @@ class CriterionPoints:
             "recovery_updates": recovered,
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
+
+    def _rescale(self, model: Transformer) -> Rescaled:
+        """Bring the sites of a pruned model closest to those of the base."""
+        stages = self._stages
+        return rescale_on_text(
+            model,
+            stages.base_model(),
+            lambda: stages.data.train,
+            num_sentences=stages.setup.plan.scoring_sentences,
+            max_tokens=stages.setup.base.max_tokens,
+            device=stages.setup.device,
+        )
 
     def _before(self, point: Point, num_heads: int) -> tuple[Transformer, int]:
         """The nearest point of the method with more heads that is done, or the base; and its updates after the base."""

@@ -71,6 +71,9 @@ class Method:
         options: of the criterion.
         schedule: `one_shot`, or `iterative`: scores anew before each step and goes on from one budget to the next.
         step_share: of the heads that a step of `iterative` removes; that of `Iterative` when None.
+        rearrange: see `Selection`, for `fisher`.
+        rescale: after each cut, factors on the heads that stay; see `rescale_heads`. They are found on as much training
+            text as scores are.
         recovery: train after the cut, as long as the gates were. With `iterative` the updates are shared evenly among
             all cuts, so that the point with the fewest heads has trained as long as the points of other methods.
         budgets: heads to keep; those of the study when None.
@@ -85,6 +88,8 @@ class Method:
     options: dict[str, Any] = field(default_factory=dict)
     schedule: str = "one_shot"
     step_share: float | None = None
+    rearrange: bool = False
+    rescale: bool = False
     recovery: bool = False
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
@@ -125,7 +130,7 @@ class Method:
 
     def _check_gates(self, where: str, gates: Any) -> None:
         check_keys(f"{where}.gates", gates, ("name", "kinds", "options"))
-        for key in ("criterion", "options", "recovery", "budgets", "step_share"):
+        for key in ("criterion", "options", "rearrange", "rescale", "recovery", "budgets", "step_share"):
             if getattr(self, key):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with a criterion, not with gates")
         kinds = gates.get("kinds", KINDS)
@@ -150,8 +155,9 @@ class Method:
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with gates, not with a criterion")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"{where}.schedule: {self.schedule!r}; allowed are {', '.join(SCHEDULES)}")
-        if not isinstance(self.recovery, bool):
-            raise ValueError(f"{where}.recovery: {self.recovery!r}; allowed are true and false")
+        for key in ("rearrange", "rescale", "recovery"):
+            if not isinstance(getattr(self, key), bool):
+                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed are true and false")
         if not isinstance(self.options, Mapping):
             raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
         if self.step_share is not None and self.schedule != Iterative.name:
@@ -161,6 +167,8 @@ class Method:
             built = build_criterion(self.criterion or "", **self.options)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
+        if self.rearrange and not built.scores_pairs:
+            raise ValueError(f"{where}.rearrange: true, but {self.criterion} scores no pairs; allowed with fisher")
         if built.needs_gates:
             raise ValueError(
                 f"{where}.criterion: {self.criterion}, but the base of a study has no gates; allowed are criteria that "

@@ -149,7 +149,7 @@ class Plan:
 
 
 def _selection(values: Any) -> Selection:
-    check_keys("study.selection", values, ("scope", "floor", "rearrange"))
+    check_keys("study.selection", values, ("scope", "floor"))
     try:
         return Selection(**values)
     except ValueError as error:

@@ -14,13 +14,14 @@ from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.gate_evaluation import check_counting, counting, settled
+from prune_lab.pruning.rescale import Rescaled
 from prune_lab.pruning.schedule import PrunedPoint, prune_to
 from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
+from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all
 from prune_lab.study.prune_settings import PruneSettings
-from prune_lab.study.setup import score_on_text
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, TrainingData, fit
 
@@ -41,6 +42,8 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
     Raises:
         ValueError: budgets out of range, or no gates where they are needed.
     """
+    if settings.rescale and model.gates():
+        raise ValueError("rescale: true for a model with gates; allowed are models without")
     budgets = parse_budgets(settings.budgets, settings.shares, model=model)
     counted = counting(model, settings.gate_evaluation)
     if isinstance(budgets, str):
@@ -60,6 +63,7 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
         score=pruner.score,
         schedule=settings.schedule,
         selection=settings.selection,
+        rescale=pruner.rescale if settings.rescale else None,
         recover=pruner.recover if settings.recovery is not None else None,
         keep_gates=settings.gate_evaluation != "round" or pruner.scores_gates_again,
     )
@@ -116,6 +120,18 @@ class _Pruner:
             device=settings.device,
             file=self._directory / f"scores-{num_heads}-heads.json",
             label=settings.criterion.name,
+        )
+
+    def rescale(self, model: Transformer) -> Rescaled:
+        """Bring the sites of a cut model closest to those of the model that is pruned."""
+        settings = self._settings
+        return rescale_on_text(
+            model,
+            self._model,
+            self._train,
+            num_sentences=settings.scoring_sentences,
+            max_tokens=settings.max_tokens,
+            device=settings.device,
         )
 
     def recover(self, model: Transformer) -> Transformer:

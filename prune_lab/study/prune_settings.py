@@ -29,8 +29,10 @@ class PruneSettings:
         budgets: heads to keep, or `auto`.
         shares: or shares of the live heads.
         criterion: what heads are worth.
-        selection: scope and floor.
+        selection: scope, floor, and whether heads are rearranged.
         schedule: one cut or several.
+        rescale: after each cut, factors on the heads that stay; see `rescale_heads`. For models without gates; they are
+            found on as much training text as scores are.
         gate_evaluation: of a gated model: `round` takes the gates off, `fraction` folds them into W_O, `keep` leaves
             them.
         scoring_sentences: training sentences that the criterion looks at; None for all.
@@ -56,6 +58,7 @@ class PruneSettings:
     criterion: Criterion
     selection: Selection
     schedule: Schedule
+    rescale: bool
     gate_evaluation: str
     scoring_sentences: int | None
     max_tokens: int

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,16 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
+from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.splits import Splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.heads import HeadScores
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.criteria.contract import Criterion
-from prune_lab.pruning.criteria.registry import score_heads
-from prune_lab.results.files import write_atomically
 from prune_lab.study.plan import VARIED, Plan, Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitSettings, Seeds, TrainingData
@@ -123,41 +117,3 @@ class StudySetup:
             keep=keep,
             dropout=self.base.dropout if tuning.dropout is None else tuning.dropout,
         )
-
-
-def score_on_text(
-    model: Transformer,
-    criterion: Criterion,
-    text: Callable[[], EncodedCorpus],
-    *,
-    num_sentences: int | None,
-    max_tokens: int,
-    device: torch.device,
-    file: Path,
-    label: str,
-) -> HeadScores:
-    """Score the heads of a model, say so, and write the scores to a file.
-
-    Args:
-        model: whose live heads are scored.
-        criterion: what they are worth.
-        text: gives the training text; asked for by criteria that look at text alone.
-        num_sentences: how many of its first sentences count; None for all.
-        max_tokens: token budget of the batches.
-        device: where a copy of the model is scored.
-        file: where the scores go.
-        label: what the printed line begins with.
-    """
-    start = time.monotonic()
-    batches = _batches(text(), num_sentences, max_tokens) if criterion.needs_batches else []
-    scores = score_heads(model.copy().to(device), batches, criterion)
-    print(f"{label}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
-    content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
-    write_atomically(file, json.dumps(content, indent=1))
-    return scores
-
-
-def _batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int) -> list[Batch]:
-    count = min(len(data), num_sentences or len(data))
-    lengths = data.source_lengths[:count], data.target_lengths[:count]
-    return [data.batch(indices) for indices in token_budget_batches(*lengths, max_tokens)]

@@ -59,7 +59,7 @@ def test_models_are_scored_and_decoded_there(
 
     module = {"train": "evaluation.evaluate", "prune": "study.prune", "study": "study.stages"}[name]
     monkeypatch.setattr(f"prune_lab.{module}.record_export", record)
-    monkeypatch.setattr("prune_lab.study.setup.score_heads", score)
+    monkeypatch.setattr("prune_lab.study.on_text.score_heads", score)
     monkeypatch.setattr("prune_lab.model.transformer.Transformer.to", to)
     found = run(name, *arguments(name), f"device={POINT}")
     assert found.status == 0, found.err

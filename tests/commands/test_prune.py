@@ -102,7 +102,7 @@ def test_scopes_share_the_budget_out(prune: Run, base: Path, scope: str) -> None
     places, _ = prune(f"export={base}", "budgets=[3]", f"selection.scope={scope}", "criterion=random", "seed=3")
     assert [len(kept) for kept in heads_of(places[3]).values()] == [1, 1, 1]
     record = Record.load(places[3])
-    assert record.settings["selection"] == {"scope": scope, "floor": 0}
+    assert record.settings["selection"] == {"scope": scope, "floor": 0, "rearrange": False}
     assert record.settings["criterion"] == {"name": "random", "seed": 3} and record.seed == 3
 
 
@@ -367,3 +367,18 @@ def test_a_gated_input_is_no_unpruned_model_to_be_faster_than(
     speed[-1] = "output=other"
     assert run("prune", *tiny_text, *speed, f"export={base}", "budgets=[4]", "criterion=magnitude").status == 0
     assert "ratio" in Record.load("other/4-heads").speed
+
+
+def test_factors_come_before_recovery_and_need_no_gates(
+    prune: Run, run: Run, tiny_text: list[str], base: Path, gated: Path, folder: Path
+) -> None:
+    words = ["criterion=fisher", "selection.rearrange=true", "rescale=true", "budgets=[4]", "scoring_sentences=20"]
+    places, found = prune(f"export={base}", *words)
+    record = Record.load(places[4])
+    assert heads_of(places[4]) == record.heads
+    assert list(record.settings["rescale"]) == [site for site, kept in record.heads.items() if kept]
+    assert re.search(r"rescaled \d sites in", found.out)
+    message = run("prune", *tiny_text, f"export={gated}", *words, "output=other").refused()
+    assert message == "prune-lab-prune: rescale: true for a model with gates; allowed are models without"
+    message = run("prune", *tiny_text, f"export={base}", "selection.rearrange=true", "budgets=[4]").refused()
+    assert message == ("prune-lab-prune: selection.rearrange: true, but gradient scores no pairs; allowed with fisher")

@@ -161,19 +161,40 @@ def test_b3_budgets_are_exact_in_the_record_and_in_the_export(stages_of: Callabl
     record = point_of(stages_of({"random": {"criterion": "random"}}, budgets=[budget]))
     assert record.remaining_heads == budget
     assert model_of(record).heads() == record.heads and sum(map(len, record.heads.values())) == budget
-    assert record.settings["budget"] == budget and record.settings["selection"] == {"scope": "global", "floor": 0}
+    assert record.settings["budget"] == budget and record.settings["selection"] == {
+        "scope": "global",
+        "floor": 0,
+        "rearrange": False,
+    }
 
 
 def test_one_shot_points_share_their_scores(stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch) -> None:
     stages = stages_of({"gradient": GRADIENT}, scoring_sentences=10)
     first = point_of(stages)
-    monkeypatch.setattr("prune_lab.study.setup.score_heads", None)
+    monkeypatch.setattr("prune_lab.study.on_text.score_heads", None)
     second = point_of(stages, 1)
     assert [record.remaining_heads for record in (first, second)] == [4, 2]
     assert first.settings["criterion"]["num_sentences"] == 10
     for site, kept in second.heads.items():
         assert set(kept) <= set(first.heads[site])
     assert [path.name for path in (stages.directory / "scores").iterdir()] == ["gradient-seed1-6heads.json"]
+
+
+def test_fisher_with_rearrangement_and_factors(stages_of: Callable[..., Stages]) -> None:
+    method = {"criterion": "fisher", "rearrange": True, "rescale": True}
+    stages = stages_of({"fisher": method, "recovered": {**method, "recovery": True}}, scoring_sentences=10, budgets=[3])
+    record, recovered = (point_of(stages, index) for index in range(2))
+    assert record.settings["selection"]["rearrange"] is True and record.settings["recovery_updates"] == 0
+    assert record.heads == recovered.heads and recovered.settings["recovery_updates"] == 6
+    base, model = stages.base_model(), model_of(record)
+    for site, kept in record.heads.items():
+        factors = record.settings["rescale"].get(site, {})
+        assert list(factors) == ([str(head) for head in kept])
+        for position, (head, factor) in enumerate(zip(kept, factors.values(), strict=True)):
+            whole = base.attention_sites()[site].attention.head_matrices()[1][head]
+            scaled = model.attention_sites()[site].attention.head_matrices()[1][position]
+            torch.testing.assert_close(scaled, factor * whole)
+    assert any(abs(factor - 1) > 1e-3 for factors in record.settings["rescale"].values() for factor in factors.values())
 
 
 def test_random_points_of_two_seeds_differ(stages_of: Callable[..., Stages]) -> None:

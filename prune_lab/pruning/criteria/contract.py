@@ -26,11 +26,13 @@ class Criterion(ABC):
         name: the short name, the same as the file's.
         needs_batches: whether the scores are measured on text; the others take no batches (an empty list will do).
         needs_gates: whether the scores are read from the gates of the model.
+        scores_pairs: whether the scores hold those of pairs of heads.
     """
 
     name: ClassVar[str]
     needs_batches: ClassVar[bool] = True
     needs_gates: ClassVar[bool] = False
+    scores_pairs: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:

@@ -27,6 +27,7 @@ class Fisher(Criterion):
     """
 
     name: ClassVar[str] = "fisher"
+    scores_pairs: ClassVar[bool] = True
 
     def __init__(self) -> None:
         """No options."""
