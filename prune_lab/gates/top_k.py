@@ -1,0 +1,57 @@
+"""The k largest of a set of scores, relaxed so that it can be trained (Xie and Ermon 2019, arXiv 1901.10517).
+
+Differentiable subset pruning (Li, Cotterell and Sachan 2021, arXiv 2108.04657, section 3) draws heads this way.
+
+Shapes: N heads.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+_TINY = torch.finfo(torch.float32).tiny
+
+
+def hard_top_k(scores: Tensor, k: int) -> Tensor:
+    """1 for the k largest of `scores` [N], 0 elsewhere, float32; equal scores are taken in their order."""
+    kept = torch.sort(scores.detach(), descending=True, stable=True).indices[:k]
+    return torch.zeros(len(scores), device=scores.device).scatter_(0, kept, 1.0)
+
+
+def relaxed_top_k(scores: Tensor, k: int, temperature: float) -> Tensor:
+    """The sum of k relaxed draws without replacement: [N], float32, entries from 0 with the sum k.
+
+    r_1 = scores, p_j = softmax(r_j / tau), r_(j+1) = r_j + ln(1 - p_j), and the sum of all p_j (equation 8). What was
+    drawn as a whole, so that its p_j rounds to 1, is out of the later draws: in exact numbers it would be. At high
+    temperatures an entry may exceed 1.
+
+    Args:
+        scores: with their noise; -inf is never drawn.
+        k: draws, at most as many as there are finite scores.
+        temperature: tau.
+    """
+    remaining = scores.float()
+    total = torch.zeros_like(remaining)
+    for _ in range(k):
+        # The largest is taken off before the division, or differences of large scores would be lost at a low tau.
+        top = remaining.detach().amax()
+        drawn = torch.softmax((remaining - top) / temperature, dim=0)
+        total = total + drawn
+        whole = drawn.detach() >= 1
+        left = (1 - drawn).clamp_min(_TINY).log()
+        remaining = torch.where(whole, -math.inf, remaining + torch.where(whole, 0.0, left))
+    return total
+
+
+def straight_through(hard: Tensor, scores: Tensor) -> Tensor:
+    """`hard` [N], with the gradient that it gets given to `scores` as it is (Bengio 2013, arXiv 1308.3432)."""
+    return hard + (scores.float() - scores.detach().float())
+
+
+def gumbel_noise(num: int, generator: torch.Generator | None) -> Tensor:
+    """Standard Gumbel numbers [N] on the CPU: -ln(-ln u) with u uniform between 0 and 1."""
+    uniform = torch.rand(num, generator=generator).clamp(_TINY, 1 - torch.finfo(torch.float32).eps)
+    return -(-uniform.log()).log()
