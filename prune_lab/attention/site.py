@@ -106,6 +106,10 @@ class AttentionSite(nn.Module):
         """Original numbers of the live heads: those that are neither removed nor masked."""
         return [number for number, live in zip(self.numbers, self.head_mask.tolist(), strict=True) if live]
 
+    def num_live(self) -> int:
+        """How many heads are neither removed nor masked; a GPU is waited for only where some are masked."""
+        return len(self.heads()) if self._has_masked() else len(self.numbers)
+
     def mask_heads(self, kept: Sequence[int]) -> None:
         """Mask every head whose original number is not in `kept`; masked heads stay masked."""
         keep = torch.tensor([number in kept for number in self.numbers], dtype=torch.bool, device=self.head_mask.device)

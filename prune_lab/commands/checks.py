@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
 _LARGEST_SEED = 2**64 - 1  # of torch
-_CONSTANT = "fixed"  # the gates that do not learn, at which no penalty can pull
+# Gates that do not learn, at which no penalty can pull, and those whose number of open heads is set.
+_CONSTANT, _EXACT = "fixed", "subset"
 MOST_THREADS = 1024
 _TIMES = ("weeks", "days", "hours", "minutes", "seconds")
 # Settings of the training that must be numbers; what range they may have, the training says itself.
@@ -119,7 +120,11 @@ def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_hav
         may_have_gates: whether the model that training starts from may bring gates of its own.
     """
     weight = penalty["weight"]
-    if gates["name"] is not None and gates["name"] != _CONSTANT and weight is None:
+    if gates["name"] == _EXACT and weight is not None:
+        raise ValueError(
+            f"penalty.weight: {weight} with gates=subset, which keep exactly gates.options.keep heads; null"
+        )
+    if gates["name"] not in (None, _CONSTANT, _EXACT) and weight is None:
         raise ValueError("penalty.weight: null; gates need a number from 0, for instance 0.02")
     if gates["name"] is None and weight is not None and not may_have_gates:
         raise ValueError(f"penalty.weight: {weight} without gates; set gates=hard_concrete, or leave the weight out")

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from prune_lab.gates.fixed import FixedGate
 from prune_lab.gates.hard_concrete import HardConcreteGate
+from prune_lab.gates.subset import SubsetGate
 
-GATES: dict[str, type[nn.Module]] = {"hard_concrete": HardConcreteGate, "fixed": FixedGate}
+if TYPE_CHECKING:
+    from prune_lab.attention.site import AttentionSite
+
+GATES: dict[str, type[nn.Module]] = {"hard_concrete": HardConcreteGate, "fixed": FixedGate, "subset": SubsetGate}
 
 
 def build_gate(name: str, *, num_heads: int, options: dict[str, Any]) -> nn.Module:
@@ -20,3 +25,17 @@ def build_gate(name: str, *, num_heads: int, options: dict[str, Any]) -> nn.Modu
         return GATES[name](num_heads=num_heads, **options)
     except TypeError as error:
         raise ValueError(f"gates.options of {name}: {sorted(options)} not all known ({error})") from error
+
+
+def join_gates(sites: Mapping[str, AttentionSite]) -> None:
+    """Let the gates of a model's gated sites know each other, where their kind draws them together."""
+    gates = [site.gate for site in sites.values()]
+    if gates and all(isinstance(gate, SubsetGate) for gate in gates):
+        SubsetGate.join(sites)
+
+
+def set_update(gates: Iterable[nn.Module], update: int) -> None:
+    """Say which update comes next (counted from 0), for gates whose draws change as training goes on."""
+    for gate in gates:
+        if isinstance(gate, SubsetGate):
+            gate.set_update(update)

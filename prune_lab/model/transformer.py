@@ -20,7 +20,7 @@ from prune_lab.attention.products import linear
 from prune_lab.attention.site import AttentionSite
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.decoding.result import Hypotheses
-from prune_lab.gates.registry import build_gate
+from prune_lab.gates.registry import build_gate, join_gates
 from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.decoder import Decoder
@@ -233,8 +233,10 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
             if kind_of_site(name) in gates["kinds"]:
                 gate = build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"]))
                 built[name] = gate.to(self.source_table.weight.device).train(self.training)
-        for name, site in self.attention_sites().items():
+        sites = self.attention_sites()
+        for name, site in sites.items():
             site.gate = built.get(name)
+        join_gates({name: sites[name] for name in built})
         self.config.gates = dict(gates)
 
     def remove_gates(self) -> None:

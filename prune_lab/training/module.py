@@ -14,6 +14,7 @@ from torch import Tensor
 from prune_lab.attention.products import products_in
 from prune_lab.data.datamodule import Window
 from prune_lab.gates.penalty import L0Penalty, expected_open
+from prune_lab.gates.registry import set_update
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import BatchLoss
@@ -111,6 +112,7 @@ class TranslationModule(pl.LightningModule):
         optimizer: Any = self.optimizers()
         update = self.trainer.global_step
         num_tokens = self._total(window.num_target_tokens)
+        set_update(self.model.gates().values(), update)
         nll = torch.zeros((), device=self.device)
         for number, batch in enumerate(window.batches):
             with self._unsynchronised(number < len(window.batches) - 1):

@@ -10,6 +10,7 @@ from prune_lab.allocator import keep_freed_memory
 from prune_lab.attention.products import products_here, products_in
 from prune_lab.data.batching import Batch
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.gates.registry import set_update
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
@@ -77,6 +78,7 @@ class TrainingPass:
     def update(self, number: int) -> None:
         """Makes one update, with the batch of this number."""
         batch = self._batches[number]
+        set_update(self.model.gates().values(), number)
         with products_in(self._products), self._autocast:
             loss, _ = self._loss(batch)
         loss = loss / self._num_target_tokens[number]
