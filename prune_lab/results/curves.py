@@ -110,7 +110,7 @@ class Line:
     def recovers(self) -> bool:
         """Whether heads were chosen by a criterion and the pruned models then trained on; gates always train on."""
         settings = [record.settings for point in self.points for record in point.records]
-        return any((each.get("recovery_updates") or 0) > 0 and each.get("penalty_weight") is None for each in settings)
+        return any((each.get("recovery_updates") or 0) > 0 and each.get("gates") is None for each in settings)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from prune_lab.pruning.schedule import Iterative, OneShot, Schedule
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 
+EXACT = "subset"
 SCHEDULES = (OneShot.name, Iterative.name)
 
 
@@ -63,9 +64,11 @@ class Method:
 
     Attributes:
         name: of the line.
-        weights: penalty weights, for gates.
-        gates: `{"name", "kinds", "options"}`, for gates. With `options.evaluation` `fraction` the survivors of the keep
-            rule keep their fractions, folded into W_O; otherwise they count fully.
+        weights: penalty weights, for gates that a penalty closes.
+        gates: `{"name", "kinds", "options", "learning_rate", "alone"}`, for gates. With `options.evaluation` `fraction`
+            the survivors of the keep rule keep their fractions, folded into W_O; otherwise they count fully. Gates
+            named `subset` keep exactly as many heads as each of the budgets says. `learning_rate` is theirs, that of
+            the study when left out; with `alone` nothing else is trained until the cut.
         penalty_warmup_updates: updates over which the penalty's weight rises, for gates.
         criterion: short name of the importance criterion, for the others.
         options: of the criterion.
@@ -111,11 +114,17 @@ class Method:
             self._check_criterion(where)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether gates keep as many heads as a budget says."""
+        return self.gates is not None and self.gates.get("name") == EXACT
+
+    @property
     def gate_evaluation(self) -> str | None:
         """`round` or `fraction` for gates that can be either, else None."""
         if self.gates is None:
             return None
-        gate = build_gate(self.gates.get("name", "hard_concrete"), num_heads=1, options=self.gates.get("options") or {})
+        options = {**({"keep": 1} if self.is_exact else {}), **(self.gates.get("options") or {})}
+        gate = build_gate(self.gates.get("name", "hard_concrete"), num_heads=1, options=options)
         return getattr(gate, "evaluation", None)
 
     def build_schedule(self) -> Schedule:
@@ -129,9 +138,9 @@ class Method:
         return Iterative() if self.step_share is None else Iterative(step_share=self.step_share)
 
     def _check_gates(self, where: str, gates: Any) -> None:
-        check_keys(f"{where}.gates", gates, ("name", "kinds", "options"))
+        check_keys(f"{where}.gates", gates, ("name", "kinds", "options", "learning_rate", "alone"))
         for key in ("criterion", "options", "rearrange", "rescale", "recovery", "budgets", "step_share"):
-            if getattr(self, key):
+            if getattr(self, key) and not (key == "budgets" and self.is_exact):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with a criterion, not with gates")
         kinds = gates.get("kinds", KINDS)
         if not isinstance(kinds, list | tuple) or not kinds or not set(kinds) <= set(KINDS):
@@ -142,6 +151,18 @@ class Method:
             _ = self.gate_evaluation
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
+        rate = gates.get("learning_rate")
+        if rate is not None and not (_is_number(rate) and 0 < rate < math.inf):
+            raise ValueError(f"{where}.gates.learning_rate: {rate!r}; allowed are numbers above 0")
+        if not isinstance(gates.get("alone", False), bool):
+            raise ValueError(f"{where}.gates.alone: {gates['alone']!r}; allowed are true and false")
+        if self.is_exact:
+            for key in ("weights", "penalty_warmup_updates"):
+                if getattr(self, key):
+                    raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with other gates than {EXACT}")
+            if "keep" in (gates.get("options") or {}):
+                raise ValueError(f"{where}.gates.options.keep: it comes from budgets, set those")
+            return
         if not isinstance(self.weights, tuple) or not self.weights:
             raise ValueError(f"{where}.weights: {self.weights!r}; allowed are lists of at least one penalty weight")
         for weight in self.weights:

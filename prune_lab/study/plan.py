@@ -27,7 +27,7 @@ class Point:
         method: its line.
         seed: of its run.
         weight: the penalty's weight, for gates.
-        budget: heads to keep, for the others.
+        budget: heads to keep, for criteria and for gates that keep an exact number.
     """
 
     method: Method
@@ -60,7 +60,7 @@ class Plan:
         name: of the study.
         methods: the lines of the curve.
         tuning: training after the base.
-        budgets: heads to keep, for methods that choose by a criterion.
+        budgets: heads to keep, for methods that keep an exact number.
         seeds: of methods without seeds of their own.
         vary: what the seeds vary; the rest is as for the base.
         scoring_sentences: training sentences that criteria look at; None for all.
@@ -117,7 +117,8 @@ class Plan:
             settings = fields_of(Method, given, where, also=_SHARES)
             settings["budgets"] = _budgets(where, settings, heads, selection)
             methods.append(Method(name=name, **settings))
-            if methods[-1].criterion is not None and not (settings["budgets"] or values["budgets"]):
+            by_budget = methods[-1].criterion is not None or methods[-1].is_exact
+            if by_budget and not (settings["budgets"] or values["budgets"]):
                 raise ValueError(f"{where}: no budgets; set study.budgets, for instance [24,12], or study.shares")
         values["methods"] = tuple(methods)
         values["vary"] = VARIED if values.get("vary") is None else values["vary"]
@@ -141,7 +142,7 @@ class Plan:
         for turn in range(max((len(self.seeds_of(method)) for method in self.methods), default=0)):
             for method in self.methods:
                 for seed in self.seeds_of(method)[turn : turn + 1]:
-                    if method.gates is not None:
+                    if method.gates is not None and not method.is_exact:
                         points += [Point(method=method, seed=seed, weight=weight) for weight in method.weights]
                     else:
                         points += [Point(method=method, seed=seed, budget=budget) for budget in self.budgets_of(method)]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from prune_lab.evaluation.evaluate import record_export
 from prune_lab.gates.penalty import L0Penalty
-from prune_lab.heads import HeadScores
+from prune_lab.heads import KINDS, HeadScores
 from prune_lab.model.storage import CONFIG, load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.schedule import prune_to
@@ -39,6 +39,7 @@ from prune_lab.study.setup import StudySetup
 from prune_lab.training.callbacks.progress import Announcement
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
+from prune_lab.training.parameters import PARTS, freeze
 
 GATED = "gated"
 
@@ -111,7 +112,7 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
-        make = self._gated if point.budget is None else self._criterion_points.make
+        make = self._criterion_points.make if point.method.gates is None else self._gated
         return self._stage(
             point.name,
             self.place_of(point),
@@ -135,7 +136,7 @@ class Stages:
         return result.model, result
 
     def _gated(self, point: Point) -> Made:
-        """Train gates at one penalty weight, prune by the keep rule, and let the pruned model recover."""
+        """Train gates at one penalty weight or budget, prune by the keep rule, and let the pruned model recover."""
         place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
         seeds, as_fractions = self.setup.seeds_of(point.seed), method.gate_evaluation == "fraction"
         (pruned,) = prune_to(self._trained_gates(point), "auto", score=_no_scores, keep_gates=as_fractions)
@@ -144,7 +145,7 @@ class Stages:
         model, recovered = self.recover(whole, place / "recovery", updates, updates, seeds, f"{point.name} recovery")
         facts = {
             "point": point.key,
-            "penalty_weight": point.weight,
+            **({"budget": point.budget} if method.is_exact else {"penalty_weight": point.weight}),
             "penalty_warmup_updates": method.penalty_warmup_updates,
             "gates": method.gates,
             **updates_in_all(self.base_updates, tuning.total_updates),
@@ -163,12 +164,19 @@ class Stages:
             except (FileNotFoundError, ValueError) as error:
                 # Its training left a checkpoint, from which it is made again at once.
                 print(f"{point.name}: {error}; making it again", flush=True)
-        assert method.gates is not None and point.weight is not None
-        model = self.base_model()
-        options = {key: method.gates[key] for key in ("kinds", "options") if method.gates.get(key) is not None}
-        model.add_gates(method.gates.get("name", "hard_concrete"), **options)
-        penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
+        assert method.gates is not None
+        model, options = self.base_model(), dict(method.gates.get("options") or {})
+        if method.is_exact:  # the last quarter is for the weights, with the choice made
+            options = {"anneal_updates": tuning.updates * 3 // 4, **options, "keep": point.budget}
+        model.add_gates(method.gates.get("name", "hard_concrete"), method.gates.get("kinds") or KINDS, options)
+        if method.gates.get("alone"):
+            freeze(model, PARTS)
+        penalty = None
+        if point.weight is not None:
+            penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
         settings = self.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
+        if method.gates.get("learning_rate") is not None:
+            settings = replace(settings, gate_learning_rate=method.gates["learning_rate"])
         seeds = self.setup.seeds_of(point.seed)
         self._fit(model, settings, place / "training", seeds, point.name, penalty).model.save_pretrained(export)
         return load_export(export)

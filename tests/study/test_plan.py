@@ -72,10 +72,14 @@ def criterion(**changes: Any) -> dict[str, Any]:
     return {"methods": {"m": {**GRADIENT, **changes}}}
 
 
+def exact(**changes: Any) -> dict[str, Any]:
+    return {"methods": {"m": {"gates": {"name": "subset"}, **changes}}}
+
+
 WRONG = [
     ({"budget": [3]}, "unknown key study.budget; allowed are name, methods, tuning, budgets"),
     (criterion(weight=1), "unknown key study.methods.m.weight; allowed are weights"),
-    (gates(gates={"learning_rate": 1}), "unknown key study.methods.m.gates.learning_rate"),
+    (gates(gates={"rate": 1}), "unknown key study.methods.m.gates.rate"),
     ({"tuning": {**TUNING, "lr": 1}}, "unknown key study.tuning.lr; allowed are updates"),
     ({"selection": {"scop": 1}}, "unknown key study.selection.scop; allowed are scope, floor"),
     ({"tuning": {"updates": 1}}, "study.tuning.recovery_updates is not set"),
@@ -94,6 +98,15 @@ WRONG = [
         "study.methods.m: schedule.step_share: 2; allowed are numbers above 0, up to 1",
     ),
     (gates(step_share=0.5), "study.methods.m.step_share: 0.5; allowed with a criterion, not with gates"),
+    (exact(weights=[1]), "study.methods.m.weights: (1,); allowed with other gates than subset"),
+    (exact(gates={"name": "subset", "options": {"keep": 3}}), "study.methods.m.gates.options.keep: it comes from budg"),
+    (
+        exact(gates={"name": "subset", "learning_rate": 0}),
+        "study.methods.m.gates.learning_rate: 0; allowed are numbers",
+    ),
+    (exact(gates={"name": "subset", "alone": 1}), "study.methods.m.gates.alone: 1; allowed are true and false"),
+    (exact(gates={"name": "subset", "options": {"variant": 1}}), "study.methods.m: gates.variant: 1; allowed are gum"),
+    ({**exact(), "budgets": []}, "study.methods.m: no budgets; set study.budgets"),
     (criterion(rearrange=True), "study.methods.m.rearrange: true, but gradient scores no pairs; allowed with fisher"),
     (criterion(rescale=1), "study.methods.m.rescale: 1; allowed are true and false"),
     (gates(rescale=True), "study.methods.m.rescale: True; allowed with a criterion, not with gates"),

@@ -197,6 +197,29 @@ def test_fisher_with_rearrangement_and_factors(stages_of: Callable[..., Stages])
     assert any(abs(factor - 1) > 1e-3 for factors in record.settings["rescale"].values() for factor in factors.values())
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_exact_gates_keep_what_each_budget_says(stages_of: Callable[..., Stages], alone: bool) -> None:
+    gates = {"name": "subset", "learning_rate": 0.2, "alone": alone, "options": {"variant": "gumbel"}}
+    stages = stages_of({"dsp": {"gates": gates}}, budgets=[4, 2])
+    points = stages.setup.plan.points()
+    assert [(point.name, point.key) for point in points] == [("dsp-4heads-seed1", "4"), ("dsp-2heads-seed1", "2")]
+    trained = stages._trained_gates(points[0])
+    assert trained.config.gates is not None and trained.config.gates["options"]["keep"] == 4
+    base = stages.base_model()
+    same = torch.equal(
+        trained.encoder.layers[0].feed_forward.inner.weight, base.encoder.layers[0].feed_forward.inner.weight
+    )  # type: ignore[union-attr, arg-type]
+    assert same is alone
+    assert any(float((gate.scores.detach().abs()).max()) > 0.1 for gate in trained.gates().values()), (
+        "moved at their own rate"
+    )  # type: ignore[operator, union-attr]
+    for index, budget in enumerate((4, 2)):
+        record = point_of(stages, index)
+        assert record.remaining_heads == budget and not model_of(record).gates()
+        assert record.settings["budget"] == budget and "penalty_weight" not in record.settings
+        assert record.settings["gates"] == gates and record.settings["recovery_updates"] == 2
+
+
 def test_random_points_of_two_seeds_differ(stages_of: Callable[..., Stages]) -> None:
     stages = stages_of({"random": {"criterion": "random", "seeds": [1, 2, 3, 4]}}, budgets=[3])
     heads = [str(point_of(stages, index).heads) for index in range(4)]
