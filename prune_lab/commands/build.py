@@ -15,7 +15,7 @@ from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
     from prune_lab.data.tokenizer import Tokenizer
-    from prune_lab.gates.penalty import L0Penalty
+    from prune_lab.gates.penalty import Penalty
     from prune_lab.model.config import ModelConfig
     from prune_lab.model.transformer import Transformer
     from prune_lab.pruning.criteria.contract import Criterion
@@ -188,16 +188,25 @@ def build_optimizer(config: Mapping[str, Any]) -> Any:
     return make
 
 
-def build_penalty(config: Mapping[str, Any], model: Transformer) -> L0Penalty | None:
+def build_penalty(config: Mapping[str, Any], model: Transformer) -> Penalty | None:
     """The penalty on the gates of a model, or None where it has none."""
     from prune_lab.gates.penalty import L0Penalty
+    from prune_lab.gates.target import TargetPenalty
 
     penalty = config["penalty"]
-    if penalty["weight"] is None:
+    key = "heads" if "heads" in penalty else "weight"
+    if penalty[key] is None:
         return None
     if not model.gates():
-        raise ValueError(f"penalty.weight: {penalty['weight']}, but the model has no gates; set gates=hard_concrete")
-    return L0Penalty(**penalty)
+        raise ValueError(f"penalty.{key}: {penalty[key]}, but the model has no gates; set gates=hard_concrete")
+    if key == "weight":
+        return L0Penalty(**penalty)
+    gated = sum(site.num_live() for site in model.attention_sites().values() if site.gate is not None)
+    if penalty["heads"] > gated:
+        raise ValueError(
+            f"penalty.heads: {penalty['heads']}; allowed are whole numbers from 0 to {gated}, the gated heads"
+        )
+    return TargetPenalty(**penalty)
 
 
 def build_seeds(config: Mapping[str, Any]) -> Seeds:

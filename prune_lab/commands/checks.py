@@ -119,6 +119,9 @@ def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_hav
         penalty: the group of this name.
         may_have_gates: whether the model that training starts from may bring gates of its own.
     """
+    if "heads" in penalty:
+        _check_target(gates, penalty, may_have_gates=may_have_gates)
+        return
     weight = penalty["weight"]
     if gates["name"] == _EXACT and weight is not None:
         raise ValueError(
@@ -133,6 +136,19 @@ def check_gates(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_hav
         if weight < 0:
             raise ValueError(f"penalty.weight: {weight}; allowed are numbers from 0")
     whole_number(penalty["warmup_updates"], "penalty.warmup_updates", at_least=0)
+
+
+def _check_target(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_have_gates: bool) -> None:
+    """The same for a penalty with a wanted number of heads."""
+    if gates["name"] in (_CONSTANT, _EXACT):
+        raise ValueError(f"penalty.heads: {penalty['heads']} with gates={gates['name']}; allowed with hard_concrete")
+    if gates["name"] is None and not may_have_gates:
+        raise ValueError(f"penalty.heads: {penalty['heads']} without gates; set gates=hard_concrete, or penalty=l0")
+    for key in ("heads", "warmup_updates"):
+        whole_number(penalty[key], f"penalty.{key}", at_least=0)
+    check_number(penalty["learning_rate"], "penalty.learning_rate")
+    if penalty["learning_rate"] <= 0:
+        raise ValueError(f"penalty.learning_rate: {penalty['learning_rate']}; allowed are numbers above 0")
 
 
 def check_model(config: Mapping[str, Any]) -> ModelConfig:

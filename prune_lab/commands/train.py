@@ -74,8 +74,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
         settings = {
             "updates": before.updates_after(result.num_updates),
             "init_from": before.source,
-            "penalty_weight": config["penalty"]["weight"],
-            "point": None if penalty is None else f"weight {penalty.weight:g}",
+            "penalty_weight": config["penalty"].get("weight"),
+            "target_heads": config["penalty"].get("heads"),
+            "point": None if penalty is None else penalty.key,
             "gates": result.model.config.gates,
             "frozen": config["training"]["freeze"] or None,
         }

@@ -39,6 +39,17 @@ def expected_open(model: HasSites) -> Tensor:
     return torch.stack(terms).sum()
 
 
+class Penalty(Protocol):
+    """A term of the training loss that closes gates."""
+
+    @property
+    def key(self) -> str:
+        """What runs of several seeds have in common, in words."""
+
+    def __call__(self, model: HasSites, update: int) -> Tensor:
+        """The loss term (scalar) of one update (counted from 0)."""
+
+
 class L0Penalty:
     """weight * sum_h P(g_h != 0), once per update, with a linear warm-up of the weight.
 
@@ -59,6 +70,11 @@ class L0Penalty:
             raise ValueError(f"penalty.warmup_updates: {warmup_updates}; allowed are whole numbers from 0")
         self.weight = float(weight)
         self.warmup_updates = warmup_updates
+
+    @property
+    def key(self) -> str:
+        """See `Penalty.key`."""
+        return f"weight {self.weight:g}"
 
     def weight_at(self, update: int) -> float:
         """The weight in force at this update (counted from 0)."""

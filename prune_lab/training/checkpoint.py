@@ -98,7 +98,11 @@ def model_from_checkpoint(path: str | Path) -> Transformer:
 
 def averaged_weights(content: dict[str, Any]) -> dict[str, torch.Tensor]:
     """The state of the model in a checkpoint's content, with averages in place of the weights where there are any."""
-    weights = {name.removeprefix("model."): tensor for name, tensor in content["state_dict"].items()}
+    weights = {
+        name.removeprefix("model."): tensor
+        for name, tensor in content["state_dict"].items()
+        if name.startswith("model.")  # not the multipliers of a penalty
+    }
     average = content["prune_lab"]["average"] or {}
     return {**weights, **{name: tensor for name, tensor in average.items() if name != "num_updates"}}
 

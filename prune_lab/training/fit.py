@@ -14,7 +14,7 @@ from prune_lab.allocator import give_back_freed_memory, keep_freed_memory
 from prune_lab.attention.products import products_here
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
-from prune_lab.gates.penalty import L0Penalty
+from prune_lab.gates.penalty import L0Penalty, Penalty
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.callbacks.gate_grids import GateGrids
@@ -68,7 +68,7 @@ def fit(
     *,
     directory: str | Path,
     seeds: Seeds,
-    penalty: L0Penalty | None = None,
+    penalty: Penalty | None = None,
     callbacks: Sequence[pl.Callback] = (),
     loggers: Sequence[Logger] = (),
     label: str = "train",
@@ -196,7 +196,7 @@ def _stages(
     encoded: EncodedCorpus,
     settings: FitSettings,
     directory: Path,
-    penalty: L0Penalty | None,
+    penalty: Penalty | None,
     label: str,
     signals: StopSignals,
 ) -> list[pl.Callback]:
@@ -208,7 +208,7 @@ def _stages(
                 directory=directory,
                 every=settings.gate_every,
                 validate_every=settings.validate_every,
-                penalty_weight=penalty.weight if penalty is not None else 0.0,
+                penalty_weight=penalty.weight if isinstance(penalty, L0Penalty) else 0.0,
                 gate_learning_rate=settings.gate_learning_rate,
             )
         )

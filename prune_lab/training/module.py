@@ -13,8 +13,9 @@ from torch import Tensor
 
 from prune_lab.attention.products import products_in
 from prune_lab.data.datamodule import Window
-from prune_lab.gates.penalty import L0Penalty, expected_open
+from prune_lab.gates.penalty import Penalty, expected_open
 from prune_lab.gates.registry import set_update
+from prune_lab.gates.target import TargetPenalty
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import BatchLoss
@@ -22,6 +23,9 @@ from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state
 from prune_lab.training.schedules import constant
+
+# Groups of parameters that keep their learning rate, and are not clipped.
+_OWN_RATE = ("gates", "multipliers")
 
 
 class TranslationModule(pl.LightningModule):
@@ -52,7 +56,7 @@ class TranslationModule(pl.LightningModule):
         *,
         optimizer: Callable[[list[dict[str, Any]]], torch.optim.Optimizer],
         schedule: Callable[[int], float],
-        penalty: L0Penalty | None,
+        penalty: Penalty | None,
         gate_learning_rate: float,
         label_smoothing: float,
         clip_norm: float,
@@ -91,6 +95,11 @@ class TranslationModule(pl.LightningModule):
     def configure_optimizers(self) -> Any:
         """The optimiser and its schedule, with constant factors for the gates."""
         groups = parameter_groups(self.model, gate_learning_rate=self._gate_learning_rate)
+        if isinstance(self._penalty, TargetPenalty):
+            multipliers = list(self._penalty.parameters())
+            groups.append(
+                {"name": "multipliers", "params": multipliers, "weight_decay": 0.0, "lr": self._penalty.learning_rate}
+            )
         optimizer = self._build_optimizer(groups)
 
         # A function, since of other callables the scheduler would store the settings and take them back on resume: a
@@ -98,7 +107,7 @@ class TranslationModule(pl.LightningModule):
         def factor(update: int) -> float:
             return self._schedule(update)
 
-        factors: list[Callable[[int], float]] = [constant if group["name"] == "gates" else factor for group in groups]
+        factors: list[Callable[[int], float]] = [constant if group["name"] in _OWN_RATE else factor for group in groups]
         return [optimizer], [torch.optim.lr_scheduler.LambdaLR(optimizer, factors)]
 
     def on_fit_start(self) -> None:
@@ -137,7 +146,7 @@ class TranslationModule(pl.LightningModule):
         """Clip, here because gradients are scaled until now in 16-bit training."""
         if self._clip_norm:
             self._unscale(optimizer)
-            groups = [group["params"] for group in optimizer.param_groups if group["name"] != "gates"]
+            groups = [group["params"] for group in optimizer.param_groups if group["name"] not in _OWN_RATE]
             weights = [parameter for group in groups for parameter in group]
             self._gradient_norm = torch.nn.utils.clip_grad_norm_(weights, self._clip_norm, foreach=True)
 

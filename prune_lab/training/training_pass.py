@@ -9,7 +9,7 @@ import torch
 from prune_lab.allocator import keep_freed_memory
 from prune_lab.attention.products import products_here, products_in
 from prune_lab.data.batching import Batch
-from prune_lab.gates.penalty import L0Penalty
+from prune_lab.gates.penalty import Penalty
 from prune_lab.gates.registry import set_update
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
@@ -43,7 +43,7 @@ class TrainingPass:
         batches: Sequence[Batch],
         settings: FitSettings,
         *,
-        penalty: L0Penalty | None = None,
+        penalty: Penalty | None = None,
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model = model.copy().train()

@@ -11,6 +11,7 @@ from prune_lab.commands.help import config_directory
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.generate import translate_lines
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.gates.target import TargetPenalty
 from prune_lab.heads import HeadMask
 from prune_lab.pruning.surgery import mask_heads, prune_heads
 from prune_lab.training.checkpoint import load_model
@@ -158,3 +159,21 @@ def test_the_weight_average_leaves_the_trained_gates_as_they_are(task, train, tm
         == num_open(load_model(tmp_path / "last.ckpt"))
     )
     assert gates["p_open"] == {site: gate.p_open().tolist() for site, gate in export.gates().items()}
+
+
+def test_a_target_is_trained_beside_the_gates_and_goes_on_where_it_stopped(task, train, tmp_path):
+    def trained(place, *lengths):
+        model = task.model(gated=True, dropout=0.1)
+        for max_steps in lengths:
+            penalty = TargetPenalty(heads=12, learning_rate=0.5)
+            result = train(
+                model, tmp_path / place, max_steps=max_steps, penalty=penalty, gate_learning_rate=0.3, keep="last"
+            )
+        return result.model, penalty
+
+    whole, at_once = trained("whole", 40)
+    assert at_once.multipliers.detach().abs().min() > 0.1 and num_open(whole) < 24
+    in_two, later = trained("parts", 20, 40)
+    torch.testing.assert_close(later.multipliers, at_once.multipliers, rtol=0, atol=0)
+    torch.testing.assert_close(in_two.state_dict(), whole.state_dict(), rtol=0, atol=0)
+    assert load_model(tmp_path / "whole" / "last.ckpt").config.gates is not None

@@ -1,0 +1,60 @@
+"""A penalty that leads to a wanted number of open heads (CoFi: Xia 2022, arXiv 2204.00408, section 3.2).
+
+It is the Lagrangian of an equality constraint (Wang 2020, arXiv 1910.04732), whose multipliers rise for as long as the
+constraint is missed.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from prune_lab.gates.penalty import HasSites, expected_open
+
+
+class TargetPenalty(nn.Module):
+    """l1 (s - t) + l2 (s - t)^2, once per update: s the expected open share of gated heads, t the wanted one.
+
+    l1 and l2 begin at 0 and are learned by gradient ascent beside the model, while it descends. t falls linearly from 1
+    to its target over a warm-up.
+
+    Args:
+        heads: wanted open heads.
+        warmup_updates: updates until t is at its target.
+        learning_rate: of l1 and l2.
+
+    Raises:
+        ValueError: a number out of its range.
+    """
+
+    def __init__(self, *, heads: int, warmup_updates: int = 0, learning_rate: float = 0.1) -> None:
+        super().__init__()
+        if isinstance(heads, bool) or not isinstance(heads, int) or heads < 0:
+            raise ValueError(f"penalty.heads: {heads!r}; allowed are whole numbers from 0")
+        if isinstance(warmup_updates, bool) or not isinstance(warmup_updates, int) or warmup_updates < 0:
+            raise ValueError(f"penalty.warmup_updates: {warmup_updates!r}; allowed are whole numbers from 0")
+        if not 0 < learning_rate < math.inf:
+            raise ValueError(f"penalty.learning_rate: {learning_rate}; allowed are numbers above 0")
+        self.heads, self.warmup_updates, self.learning_rate = heads, warmup_updates, float(learning_rate)
+        self.multipliers = nn.Parameter(torch.zeros(2))
+
+    @property
+    def key(self) -> str:
+        """What runs of several seeds have in common, in words."""
+        return f"target {self.heads}"
+
+    def target_at(self, update: int, num_gated: int) -> float:
+        """t at this update (counted from 0)."""
+        wanted = min(1.0, self.heads / num_gated) if num_gated else 1.0
+        done = 1.0 if update >= self.warmup_updates else (update + 1) / (self.warmup_updates + 1)
+        return 1 + done * (wanted - 1)
+
+    def forward(self, model: HasSites, update: int) -> Tensor:
+        """The loss term (scalar) of one update."""
+        num_gated = sum(site.num_live() for site in model.attention_sites().values() if site.gate is not None)
+        missed = expected_open(model) / max(1, num_gated) - self.target_at(update, num_gated)
+        # The value of the multipliers with the gradient turned round: what descends on the loss ascends on them.
+        rising = 2 * self.multipliers.detach() - self.multipliers
+        return rising[0] * missed + rising[1] * missed.square()
