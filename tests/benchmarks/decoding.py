@@ -60,7 +60,8 @@ def random_export(directory: str, data: Path, size: str) -> None:
     away = torch.nn.functional.normalize(torch.randn(model.config.d_model), dim=0)
     with torch.no_grad():
         model.decoder.layers[-1].feed_forward_residual.norm.bias.copy_(6 * away)
-        model.source_table.weight[model.config.eos_id] = -3 * away
+        # Nor does any of them say the other marks, which not all forbid.
+        model.source_table.weight[[model.config.eos_id, model.config.unk_id, model.config.bos_id]] = -3 * away
     model.tokenizer = tokenizer
     model.save_pretrained(directory)
 
