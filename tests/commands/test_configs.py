@@ -25,6 +25,8 @@ from prune_lab.evaluation.batch_search import MAX_SENTENCES
 from prune_lab.evaluation.generate import MAX_SOURCE_TOKENS
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.gates.penalty import L0Penalty
+from prune_lab.gates.subset import SubsetGate
+from prune_lab.gates.target import TargetPenalty
 from prune_lab.model.config import ModelConfig
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import criteria
@@ -37,7 +39,7 @@ from prune_lab.training.settings import FitSettings
 
 CONF = config_directory()
 COMMANDS = sorted(path.stem for path in CONF.glob("*.yaml"))
-NEEDED = {"exports": ["e"], "export": "EXPORT", "runs": ["DIR"]}
+NEEDED = {"exports": ["e"], "export": "EXPORT", "runs": ["DIR"], "gates.options.keep": 8, "penalty.heads": 8}
 NOT_GROUPS = ("command",)
 
 
@@ -55,8 +57,10 @@ def _composed(command: str, *overrides: str) -> dict[str, Any]:
     with hydra.initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         composed = hydra.compose(command, overrides=list(overrides))
     for key, value in NEEDED.items():
-        if OmegaConf.is_missing(composed, key):
-            composed[key] = value
+        parent, _, name = key.rpartition(".")
+        node = OmegaConf.select(composed, parent) if parent else composed
+        if node is not None and OmegaConf.is_missing(node, name):
+            node[name] = value
     plain: Any = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
     return plain
 
@@ -215,15 +219,22 @@ def test_gates_have_the_defaults_of_the_library() -> None:
     gates = compose("train", "gates=hard_concrete")["gates"]
     assert gates["options"] == _defaults(HardConcreteGate, without=("num_heads",))
     rate = {entry.name: entry.default for entry in dataclasses.fields(FitSettings)}["gate_learning_rate"]
-    rates = {compose("train", f"gates={option}")["gates"]["learning_rate"] for option in options_of("gates")}
+    rates = {
+        compose("train", f"gates={name}")["gates"]["learning_rate"] for name in options_of("gates") if name != "subset"
+    }
     assert rates | {compose(command)["gates"]["learning_rate"] for command in ("prune", "study")} == {rate}
     assert compose("train")["gates"]["name"] is None
+    subset = compose("train", "gates=subset")["gates"]
+    assert subset["options"] == {"keep": 8, **_defaults(SubsetGate, without=("num_heads", "keep"))}
+    assert subset["learning_rate"] == 0.2, "of the paper"
 
 
 def test_the_penalty_has_the_defaults_of_the_library() -> None:
     penalty = compose("train")["penalty"]
     assert penalty.pop("weight") is None
     assert penalty == _defaults(L0Penalty, without=("weight",))
+    target = compose("train", "penalty=target")["penalty"]
+    assert target == {"heads": 8, **_defaults(TargetPenalty, without=("heads",))}
 
 
 @pytest.mark.parametrize("command", ["train", "study", "prune", "evaluate", "translate"])

@@ -316,7 +316,7 @@ def test_help_shows_the_values_in_force(run: Run, folder: Path) -> None:
     lines = run("study", "--help", "seed=7").out.splitlines()
     assert "  name: quickstart" in lines and "    vocab_size: 600" in lines and "vocab_size: 8000" not in "".join(lines)
     assert "seed: 7                   # of the base model" in lines
-    assert "  budgets: [18, 12, 6]    # heads to keep, for methods with a criterion" in lines
+    assert "  budgets: [18, 12, 6]    # heads to keep, for methods that keep an exact number" in lines
     assert [line for line in lines if line.startswith("  study:")] == ["  study:"], "a global group has no key above it"
     lines = run("prune", "--help").out.splitlines()
     assert {line.split("#")[0].strip() for line in lines if "max_steps: " in line} == {
