@@ -110,7 +110,11 @@ class Line:
     def recovers(self) -> bool:
         """Whether heads were chosen by a criterion and the pruned models then trained on; gates always train on."""
         settings = [record.settings for point in self.points for record in point.records]
-        return any((each.get("recovery_updates") or 0) > 0 and each.get("gates") is None for each in settings)
+        by_gates = ("gates", "penalty_weight")
+        return any(
+            (each.get("recovery_updates") or 0) > 0 and all(each.get(key) is None for key in by_gates)
+            for each in settings
+        )
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,7 @@ def test_each_library_is_imported_only_where_it_belongs(module: str) -> None:
 LAYERS = {
     "heads.py": (),
     "threads.py": (),
+    "allocator.py": (),
     "attention": ("attention", "heads"),
     "gates": ("gates", "attention", "heads"),
     "decoding": ("decoding",),
@@ -74,6 +75,7 @@ LAYERS = {
         "data",
         "heads",
         "threads",
+        "allocator",
         "version",
     ),
 }

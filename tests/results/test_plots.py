@@ -61,6 +61,7 @@ def test_recovery_is_dashed_whatever_the_method_is_called(record):
         *lines_of(record, "gradient", settings=settings | {"recovery_updates": 0}),
         *lines_of(record, "magnitude", settings={}),
         *lines_of(record, "hard_concrete", settings={"penalty_weight": 0.02, "recovery_updates": 400}),
+        *lines_of(record, "dsp", settings={"gates": {"name": "subset"}, "budget": 4, "recovery_updates": 400}),
     ]
     dashed = {name for name, style in method_styles(lines).items() if style.dashes == "--"}
     assert dashed == {"gradient_recovery"}

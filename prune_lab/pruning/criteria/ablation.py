@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from prune_lab.data.batching import Batch
+from prune_lab.decoding.options import DecodingOptions
 from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.by_batch import measure_batches
@@ -78,25 +79,23 @@ class Ablation(Criterion):
         self, model: Transformer, batches: Iterable[Batch], heads: list[tuple[str, int]]
     ) -> tuple[list[float], dict[str, Any]]:
         """What each head's absence takes from BLEU."""
-        from prune_lab.decoding.options import DecodingOptions
-        from prune_lab.evaluation.batch_search import search_batches
-        from prune_lab.evaluation.scoring import score
+        from sacrebleu.metrics.bleu import BLEU
 
         device = model.output_weight.device
         stored = [batch.to(device) for batch in batches]
         references = [line for batch in stored for line in _lines(model, _gold(model, batch))]
         _check_some(len(references))
         options = DecodingOptions(beam_size=self.beam_size)
+        metric = BLEU(tokenize="none" if model.tokenizer is None else "13a", force=True)
 
-        def bleu(of: Transformer) -> Any:
-            found = search_batches(of, [batch.source_ids for batch in stored], options)
-            lines = [line for hypotheses in found for line in _lines(model, hypotheses.ids)]
-            return score(lines, references, tokenize="none" if model.tokenizer is None else "13a")
+        def bleu(of: Transformer) -> float:
+            lines = [line for batch in stored for line in _lines(of, of.search(batch.source_ids, options).ids)]
+            return float(metric.corpus_score(lines, [references]).score)
 
         whole = bleu(model)
-        without = [bleu(mask_heads(model, HeadMask.removing({site: [head]}, model))).bleu for site, head in heads]
-        text = {"num_sentences": len(references), "beam_size": self.beam_size, "bleu": whole.bleu}
-        return [whole.bleu - other for other in without], {**text, "signature": whole.signature}
+        without = [bleu(mask_heads(model, HeadMask.removing({site: [head]}, model))) for site, head in heads]
+        text = {"num_sentences": len(references), "beam_size": self.beam_size, "bleu": whole}
+        return [whole - other for other in without], {**text, "signature": str(metric.get_signature())}
 
 
 def _added_losses(model: Transformer, batch: Batch, heads: list[tuple[str, int]]) -> torch.Tensor:
