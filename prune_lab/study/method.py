@@ -67,8 +67,9 @@ class Method:
         weights: penalty weights, for gates that a penalty closes.
         gates: `{"name", "kinds", "options", "learning_rate", "alone"}`, for gates. With `options.evaluation` `fraction`
             the survivors of the keep rule keep their fractions, folded into W_O; otherwise they count fully. Gates
-            named `subset` keep exactly as many heads as each of the budgets says. `learning_rate` is theirs, that of
-            the study when left out; with `alone` nothing else is trained until the cut.
+            named `subset` keep exactly as many heads as each of the budgets says; their temperature falls over three
+            quarters of the updates with gates unless `options.anneal_updates` says otherwise. `learning_rate` is
+            theirs, that of the study when left out; with `alone` nothing else is trained until the cut.
         penalty_warmup_updates: updates over which the penalty's weight rises, for gates.
         criterion: short name of the importance criterion, for the others.
         options: of the criterion.

@@ -29,7 +29,7 @@ class TrainingPass:
         settings: how to train, as far as it is about an update: optimizer, label_smoothing, clip_norm, dropout,
             average_decay, gate_learning_rate, products, parts, keep_freed_memory, compile_options. The learning rate
             stays that of the optimiser.
-        penalty: on open gates, for a model with gates.
+        penalty: on open gates, for a model with gates; multipliers of its own are not trained.
         autocast: type of mixed precision, as `bf16-mixed` trains, or None.
 
     Attributes:

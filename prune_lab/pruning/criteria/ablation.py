@@ -45,7 +45,7 @@ class Ablation(Criterion):
         self.beam_size = beam_size
 
     def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:
-        """See `Criterion.__call__`; the text is read once.
+        """See `Criterion.__call__`; the text is read once, and for BLEU it stays in memory.
 
         Raises:
             ValueError: no sentences, or a score that is not finite.
