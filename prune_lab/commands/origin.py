@@ -28,12 +28,14 @@ class Origin:
         updates: how long it was trained; None where nothing says it.
         base_hash: hash of the weights of its base model: its own where it is unpruned and has no gates. None where
             nothing says it: the base of another model cannot be told from its weights.
+        initial_seed: of the weights that it began with, where it was trained from scratch and its record says so.
     """
 
     source: str | None = None
     method: str | None = None
     updates: int | None = 0
     base_hash: str | None = None
+    initial_seed: int | None = None
 
     def method_after(self, model: Transformer) -> str:
         """What chose the heads of a model that was trained on from here."""
@@ -95,7 +97,13 @@ def is_whole(model: Transformer) -> bool:
 def _of_record(record: Record | None) -> Origin:
     if record is None:
         return UNKNOWN
-    return Origin(method=record.method, updates=record.settings.get("updates"), base_hash=record.base_hash)
+    from_scratch = record.settings.get("init_from") is None and not record.settings.get("recovery_updates")
+    return Origin(
+        method=record.method,
+        updates=record.settings.get("updates"),
+        base_hash=record.base_hash,
+        initial_seed=record.seeds.get("model") if from_scratch else None,
+    )
 
 
 def _of_checkpoint(path: Path, model: Transformer) -> Origin:

@@ -94,6 +94,7 @@ def from_trained(config: dict[str, Any]) -> dict[str, Any]:
         "model": model.config,
         "trained_base": model,
         "trained_updates": found.updates,
+        "trained_seed": found.initial_seed,
     }
 
 

@@ -23,11 +23,13 @@ class Schedule(ABC):
     Attributes:
         name: the short name.
         rescores: each cut is scored on the model that the cut before it left, and goes on from there, also from one
-            wanted budget to the next. Otherwise the given model is scored once, and every point is cut from it.
+            wanted budget to the next. Otherwise every point is made from the given model.
+        during_training: heads are masked while the model trains, and removed afterwards.
     """
 
     name: ClassVar[str]
-    rescores: ClassVar[bool]
+    rescores: ClassVar[bool] = False
+    during_training: ClassVar[bool] = False
 
     @abstractmethod
     def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
@@ -48,7 +50,6 @@ class OneShot(Schedule):
     """One cut for each wanted budget, all from the same scores."""
 
     name: ClassVar[str] = "one_shot"
-    rescores: ClassVar[bool] = False
 
     def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
         """See `Schedule.budgets`: the target alone."""
@@ -84,6 +85,39 @@ class Iterative(Schedule):
         return {"name": self.name, "step_share": self.step_share}
 
 
+class Gradual(Schedule):
+    """Cuts while the model trains, large ones first (Zhu 2017, arXiv 1710.01878, equation 1, for heads).
+
+    After cut i of n there are k + (N - k) (1 - i/n)^3 heads, rounded: N those at the start, k those wanted.
+
+    Args:
+        num_cuts: n; at each the heads are scored anew.
+        share: of the updates, over which heads go, where nothing else says it; the rest is recovery.
+
+    Raises:
+        ValueError: a number of cuts that is no whole number from 1, or a share that is not above 0 and below 1.
+    """
+
+    name: ClassVar[str] = "gradual"
+    during_training: ClassVar[bool] = True
+
+    def __init__(self, *, num_cuts: int = 10, share: float = 0.5) -> None:
+        if isinstance(num_cuts, bool) or not isinstance(num_cuts, int) or num_cuts < 1:
+            raise ValueError(f"schedule.num_cuts: {num_cuts!r}; allowed are whole numbers from 1")
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+            raise ValueError(f"schedule.share: {share!r}; allowed are numbers above 0 and below 1")
+        self.num_cuts, self.share = num_cuts, share
+
+    def budgets(self, num_live: int, num_original: int, target: int) -> list[int]:
+        """See `Schedule.budgets`: one for each cut, so that neighbours may be equal."""
+        left = (Fraction(self.num_cuts - cut, self.num_cuts) ** 3 for cut in range(1, self.num_cuts + 1))
+        return [target + round((num_live - target) * share) for share in left]
+
+    def settings(self) -> dict[str, Any]:
+        """See `Schedule.settings`."""
+        return {"name": self.name, "num_cuts": self.num_cuts}
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrunedPoint:
     """A pruned model at a wanted budget.
@@ -92,7 +126,7 @@ class PrunedPoint:
         budget: remaining heads.
         model: the pruned model. A schedule that re-scores goes on from it, so copy it before you change it.
         mask: what was kept, by original head number.
-        scores: those that the last cut followed; None where the gates' own rule decided.
+        scores: those that the last cut followed; None where the gates' own rule decided, or training had ended before.
         settings: criterion, selection and schedule, and factors by site and head if heads were rescaled, for records.
     """
 
@@ -106,6 +140,10 @@ class PrunedPoint:
 Score = Callable[[Transformer], HeadScores]
 Rescale = Callable[[Transformer], Rescaled]
 Recover = Callable[[Transformer], Transformer]
+# The heads to keep of a model, for a budget.
+Choose = Callable[[Transformer, int], HeadMask]
+# A model, descending budgets, and how heads are chosen -> the trained model, with the others masked.
+TrainMasking = Callable[[Transformer, Sequence[int], Choose], Transformer]
 
 
 def prune_to(
@@ -117,6 +155,7 @@ def prune_to(
     selection: Selection | None = None,
     rescale: Rescale | None = None,
     recover: Recover | None = None,
+    train_masking: TrainMasking | None = None,
     keep_gates: bool = True,
 ) -> Iterator[PrunedPoint]:
     """Pruned models at all wanted budgets, from many heads to few, one at a time.
@@ -131,7 +170,10 @@ def prune_to(
         selection: scope and floor; those of `Selection()` when None. The keep rule takes no notice of it.
         rescale: finds factors on the heads that stay after each cut, before it recovers; see `rescale_heads`.
         recover: trains the model after each cut and returns it, with the same heads. One-shot: each point on its own;
-            iterative: after every step, and the next step goes on from the recovered model.
+            iterative: after every step, and the next step goes on from the recovered model; gradual: after the training
+            in which heads went.
+        train_masking: that training, for a schedule that needs it: it trains the model, and at each of the budgets in
+            turn has the heads chosen and masks the others.
         keep_gates: pruned models keep the gates of their heads; False takes all gates off at the first cut.
 
     Raises:
@@ -146,7 +188,12 @@ def prune_to(
     num_live = {site: len(heads) for site, heads in model.heads().items()}
     for budget in budgets:
         selection.quotas(num_live, budget)
-    return _by_scores(model, sorted(set(budgets), reverse=True), score, schedule or OneShot(), selection, cut)
+    schedule, wanted = schedule or OneShot(), sorted(set(budgets), reverse=True)
+    if schedule.during_training:
+        if train_masking is None:
+            raise ValueError(f"schedule: {schedule.name}, which trains; allowed with a training")
+        return _by_training(model, wanted, score, schedule, selection, train_masking, cut)
+    return _by_scores(model, wanted, score, schedule, selection, cut)
 
 
 def _by_keep_rule(model: Transformer, mask: HeadMask, cut: _Cut) -> Iterator[PrunedPoint]:
@@ -170,13 +217,49 @@ def _by_scores(
             pruned, facts = cut(pruned, mask)
         reached = pruned
         assert scores is not None  # a schedule ends with its target, so there was a cut
-        settings = {
-            "criterion": {"name": scores.criterion, **scores.settings},
-            "selection": asdict(selection),
-            "schedule": schedule.settings(),
-            **facts,
-        }
+        settings = {**_choice(scores, selection, schedule), **facts}
         yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=scores, settings=settings)
+
+
+def _by_training(
+    model: Transformer,
+    budgets: Sequence[int],
+    score: Score,
+    schedule: Schedule,
+    selection: Selection,
+    train_masking: TrainMasking,
+    cut: _Cut,
+) -> Iterator[PrunedPoint]:
+    num_live, num_original = sum(map(len, model.heads().values())), sum(model.original_heads().values())
+    for target in budgets:
+        choose = _Chooser(score, selection)
+        trained = train_masking(model.copy(), schedule.budgets(num_live, num_original, target), choose)
+        mask = HeadMask({site: tuple(heads) for site, heads in trained.heads().items()})
+        pruned, facts = cut(trained, mask)
+        settings = {**_choice(choose.scores, selection, schedule), **facts}
+        yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=choose.scores, settings=settings)
+
+
+class _Chooser:
+    """Chooses the heads to keep by scores of the model as it is.
+
+    Attributes:
+        scores: the last ones; None where a training had come to its end before, and was not done again.
+    """
+
+    def __init__(self, score: Score, selection: Selection) -> None:
+        self._score, self._selection = score, selection
+        self.scores: HeadScores | None = None
+
+    def __call__(self, model: Transformer, budget: int) -> HeadMask:
+        self.scores = self._score(model)
+        return self._selection(self.scores, budget)
+
+
+def _choice(scores: HeadScores | None, selection: Selection, schedule: Schedule) -> dict[str, Any]:
+    """How heads were chosen, for records."""
+    criterion = {} if scores is None else {"criterion": {"name": scores.criterion, **scores.settings}}
+    return {**criterion, "selection": asdict(selection), "schedule": schedule.settings()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from prune_lab.heads import HeadMask, HeadScores, kind_of_site
+from prune_lab.heads import KINDS, HeadMask, HeadScores, kind_of_site
 from prune_lab.model.transformer import Transformer
 
 SCOPES = ("global", "per_kind", "per_site")
@@ -23,16 +24,20 @@ class Selection:
         floor: how many of its best heads each site keeps in any case, or all that it has when it has fewer.
         rearrange: then swap heads of a site, whose number stays, as long as that lowers the joint score of those that
             go, sum_ab s_ab over pairs of them (Kwon 2022, arXiv 2204.09656, section 4.2); for `fisher`.
+        kinds: the kinds of site that may lose heads; the others keep all that they have. All kinds when None.
 
     Raises:
-        ValueError: an unknown scope, a floor that is no whole number from 0, or a `rearrange` that is no boolean.
+        ValueError: an unknown scope or kind, a floor that is no whole number from 0, or a `rearrange` that is no
+            boolean.
     """
 
     scope: str = "global"
     floor: int = 0
     rearrange: bool = False
+    kinds: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        check_kinds("selection.kinds", self.kinds)
         if self.scope not in SCOPES:
             raise ValueError(f"selection.scope: {self.scope!r}; allowed are {', '.join(SCOPES)}")
         if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 0:
@@ -71,9 +76,16 @@ class Selection:
             ValueError: a budget out of range, or a floor that it cannot pay for.
         """
         check_budget(budget, sum(num_heads.values()))
-        floors = {site: min(self.floor, num) for site, num in num_heads.items()}
-        if sum(floors.values()) > budget:
-            num_sites, needed = sum(1 for num in num_heads.values() if num), sum(floors.values())
+        floors = {site: self._floor(site, num) for site, num in num_heads.items()}
+        needed = sum(floors.values())
+        if needed > budget and self.kinds is not None:
+            floor = f" with selection.floor={self.floor}" if self.floor else ""
+            raise ValueError(
+                f"selection.kinds: {list(self.kinds)}{floor} keeps {needed} heads in any case, but the budget is "
+                f"{budget}; allowed are budgets from {needed}, or more kinds"
+            )
+        if needed > budget:
+            num_sites = sum(1 for num in num_heads.values() if num)
             raise ValueError(
                 f"selection.floor: {self.floor} at each of {num_sites} sites keeps {needed} heads, but the budget is "
                 f"{budget}; allowed are budgets from {needed}, or a lower floor"
@@ -90,13 +102,19 @@ class Selection:
             groups.setdefault(key, []).append(site)
         return list(groups.values())
 
+    def _floor(self, site: str, num_heads: int) -> int:
+        """How many of its heads a site keeps in any case."""
+        may_lose = self.kinds is None or kind_of_site(site) in self.kinds
+        return min(self.floor, num_heads) if may_lose else num_heads
+
     def _best(self, scores: HeadScores, sites: Sequence[str], quota: int) -> list[tuple[str, int]]:
         """The `quota` best heads of these sites, the floor of each site first."""
         ranked = []
         for order, site in enumerate(sites):
             best_first = sorted((-score, head) for head, score in scores.values[site].items())
+            floor = self._floor(site, len(best_first))
             # False sorts first: heads that the floor protects come before all others.
-            ranked += [(rank >= self.floor, lack, order, head) for rank, (lack, head) in enumerate(best_first)]
+            ranked += [(rank >= floor, lack, order, head) for rank, (lack, head) in enumerate(best_first)]
         return [(sites[order], head) for _, _, order, head in sorted(ranked)[:quota]]
 
 
@@ -142,6 +160,14 @@ def keep_rule_mask(model: Transformer) -> HeadMask:
         stays = {number for number, keep in zip(site.numbers, rule, strict=True) if keep}
         kept[name] = tuple(number for number in site.heads() if number in stays)
     return HeadMask(kept)
+
+
+def check_kinds(key: str, kinds: Any) -> None:
+    """ValueError unless `kinds` is None, or a list of at least one kind of site."""
+    is_list = isinstance(kinds, list | tuple) and kinds and all(kind in KINDS for kind in kinds)
+    if kinds is not None and not is_list:
+        shown = list(kinds) if isinstance(kinds, tuple) else kinds
+        raise ValueError(f"{key}: {shown!r}; allowed are lists of {', '.join(KINDS)}")
 
 
 def check_budget(budget: int, num_heads: int) -> None:

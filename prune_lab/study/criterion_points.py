@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prune_lab.heads import HeadScores
@@ -9,11 +11,12 @@ from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.rescale import Rescaled
-from prune_lab.pruning.schedule import prune_to
+from prune_lab.pruning.schedule import Choose, OneShot, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
+from prune_lab.training.callbacks.gradual_masks import GradualMasks
 from prune_lab.training.fit import FitResult
 
 if TYPE_CHECKING:
@@ -39,27 +42,41 @@ class CriterionPoints:
         method, schedule = point.method, point.method.build_schedule()
         is_iterative = schedule.rescores
         start, updates_before = self._before(point, point.budget) if is_iterative else (self._stages.base_model(), 0)
-        recovery = _Recovery(self._stages, point, self._updates(point, start, updates_before))
+        recovery = _Recovery(self._stages, point, self._recoveries(point, start, updates_before))
         (pruned,) = prune_to(
             start,
             [point.budget],
-            score=lambda model: self._score(model, point, anew=is_iterative),
+            score=lambda model: self._score(model, point, schedule),
             schedule=schedule,
-            selection=Selection(**{**self._stages.setup.plan.selection, "rearrange": method.rearrange}),
-            rescale=self._rescale if method.rescale else None,
-            recover=recovery if method.recovery else None,
+            selection=Selection(
+                **{**self._stages.setup.plan.selection, "rearrange": method.rearrange, "kinds": method.kinds}
+            ),
+            rescale=partial(self._rescale, point) if method.rescale else None,
+            recover=recovery if method.recovery or schedule.during_training else None,
+            train_masking=partial(self._train_masking, point) if schedule.during_training else None,
         )
         recovered = updates_before + recovery.num_updates
+        masking = self._stages.setup.plan.tuning.updates if schedule.during_training else 0
         settings = {
+            "criterion": {"name": method.criterion, **method.options},
             **pruned.settings,
             "point": point.key,
             "budget": point.budget,
-            **updates_in_all(self._stages.base_updates, recovered),
+            **updates_in_all(self._stages.base_updates, masking + recovered),
+            **({"masking_updates": masking} if masking else {}),
             "recovery_updates": recovered,
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
 
-    def _rescale(self, model: Transformer) -> Rescaled:
+    def _train_masking(self, point: Point, model: Transformer, budgets: Sequence[int], choose: Choose) -> Transformer:
+        """Train the base while heads go, for as long as others have gates."""
+        stages, num_updates = self._stages, self._stages.setup.plan.tuning.updates
+        masks = GradualMasks(budgets=budgets, choose=choose, num_updates=num_updates, label=point.name)
+        settings = stages.setup.tuned(updates=num_updates, decay_updates=0, keep="last")
+        place, seeds = stages.place_of(point) / "training", stages.setup.seeds_of(point.seed)
+        return stages.fit(model, settings, place, seeds, point.name, callbacks=[masks]).model
+
+    def _rescale(self, point: Point, model: Transformer) -> Rescaled:
         """Bring the sites of a pruned model closest to those of the base."""
         stages = self._stages
         return rescale_on_text(
@@ -69,6 +86,7 @@ class CriterionPoints:
             num_sentences=stages.setup.plan.scoring_sentences,
             max_tokens=stages.setup.base.max_tokens,
             device=stages.setup.device,
+            seed=stages.setup.seeds_of(point.seed).data,
         )
 
     def _before(self, point: Point, num_heads: int) -> tuple[Transformer, int]:
@@ -81,25 +99,35 @@ class CriterionPoints:
                 return load_export(place / EXPORT), int(record.settings["recovery_updates"])
         return self._stages.base_model(), 0
 
-    def _updates(self, point: Point, start: Transformer, updates_before: int) -> list[int]:
-        """Updates after each cut from `start` to the point: its share of all cuts down to the smallest budget."""
-        total, schedule = self._stages.setup.plan.tuning.total_updates, point.method.build_schedule()
-        num_heads = sum(start.original_heads().values())
-        targets, live = [], num_heads
-        for target in self._stages.setup.plan.budgets_of(point.method) if schedule.rescores else [point.budget or 0]:
-            targets += [target] * len(schedule.budgets(live, num_heads, target))
-            live = target
-        num_up_to_here = sum(target >= (point.budget or 0) for target in targets)
-        left = max(0, total * num_up_to_here // len(targets) - updates_before)
-        num_cuts = len(schedule.budgets(sum(map(len, start.heads().values())), num_heads, point.budget or 0))
-        return [left * (number + 1) // num_cuts - left * number // num_cuts for number in range(num_cuts)]
+    def _recoveries(self, point: Point, start: Transformer, updates_before: int) -> list[tuple[int, int]]:
+        """Updates after each cut from `start` to the point, and how many of them decay the learning rate.
 
-    def _score(self, model: Transformer, point: Point, anew: bool) -> HeadScores:
-        """Score on training text and keep the scores as a file; all one-shot points of a seed share the same."""
+        They are the point's share of all cuts down to the smallest budget.
+        """
+        tuning, schedule = self._stages.setup.plan.tuning, point.method.build_schedule()
+        if schedule.during_training:
+            return [(tuning.recovery_updates, tuning.recovery_updates)]
+        num_heads, target = sum(start.original_heads().values()), point.budget or 0
+        targets, live = [], num_heads
+        for budget in self._stages.setup.plan.budgets_of(point.method) if schedule.rescores else [target]:
+            targets += [budget] * len(schedule.budgets(live, num_heads, budget))
+            live = budget
+        num_up_to_here = sum(budget >= target for budget in targets)
+        left = max(0, tuning.total_updates * num_up_to_here // len(targets) - updates_before)
+        num_cuts = len(schedule.budgets(sum(map(len, start.heads().values())), num_heads, target))
+        shares = [left * (number + 1) // num_cuts - left * number // num_cuts for number in range(num_cuts)]
+        return [(updates, round(updates * tuning.recovery_updates / tuning.total_updates)) for updates in shares]
+
+    def _score(self, model: Transformer, point: Point, schedule: Schedule) -> HeadScores:
+        """Score on training text and keep the scores as a file; all one-shot points of a seed share the same.
+
+        The sentences are drawn with the seed of the data order.
+        """
         stages, method = self._stages, point.method
         name = f"{method.name}-seed{point.seed}"
-        if not anew and name in self._scores:
+        if isinstance(schedule, OneShot) and name in self._scores:
             return self._scores[name]
+        of_models = point.name if schedule.during_training else name
         options = {"seed": point.seed, **method.options} if method.criterion == "random" else method.options
         scores = score_on_text(
             model,
@@ -108,8 +136,9 @@ class CriterionPoints:
             num_sentences=stages.setup.plan.scoring_sentences,
             max_tokens=stages.setup.base.max_tokens,
             device=stages.setup.device,
-            file=stages.directory / SCORES / f"{name}-{sum(map(len, model.heads().values()))}heads.json",
+            file=stages.directory / SCORES / f"{of_models}-{sum(map(len, model.heads().values()))}heads.json",
             label=name,
+            seed=stages.setup.seeds_of(point.seed).data,
         )
         self._scores[name] = scores
         return scores
@@ -121,25 +150,25 @@ class _Recovery:
     Args:
         stages: of the study.
         point: what the cuts lead to.
-        updates: for each cut.
+        updates: for each cut, and how many of them decay the learning rate.
     """
 
-    def __init__(self, stages: Stages, point: Point, updates: list[int]) -> None:
+    def __init__(self, stages: Stages, point: Point, updates: Sequence[tuple[int, int]]) -> None:
         self._stages, self._point = stages, point
         self._left = list(updates)
         self.num_updates = 0
         self.result: FitResult | None = None
 
     def __call__(self, model: Transformer) -> Transformer:
-        stages, point, updates = self._stages, self._point, self._left.pop(0)
-        tuning = stages.setup.plan.tuning
+        stages, point = self._stages, self._point
+        updates, decay_updates = self._left.pop(0)
         num_heads = sum(map(len, model.heads().values()))
         place = stages.place_of(point) / "recovery"
         recovered, result = stages.recover(
             model,
             place if num_heads == point.budget else place / f"{num_heads}heads",
             updates,
-            round(updates * tuning.recovery_updates / tuning.total_updates),
+            decay_updates,
             stages.setup.seeds_of(point.seed),
             f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
         )

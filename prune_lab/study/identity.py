@@ -14,6 +14,7 @@ from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.files import hash_lines, write_atomically
 from prune_lab.results.flat import flat_settings
+from prune_lab.study.method import Method
 from prune_lab.study.plan import Plan
 from prune_lab.training.files import DamagedFileError
 
@@ -63,9 +64,10 @@ def check_identity(config: Mapping[str, Any], plan: Plan, contents: Mapping[str,
     wanted = json.loads(json.dumps({**_identity(config, plan), "contents": contents}, default=str))
     found = _read(path) if path.exists() else None
     if found is not None:
-        _compare("", found["settings"], wanted["settings"], directory)
+        _compare("", _used(found["settings"]), _used(wanted["settings"]), directory)
         for name in found["methods"].keys() & wanted["methods"].keys():
-            _compare(f"study.methods.{name}.", found["methods"][name], wanted["methods"][name], directory)
+            before, now = (_completed(values["methods"][name]) for values in (found, wanted))
+            _compare(f"study.methods.{name}.", before, now, directory)
         for key, value in found.get("contents", {}).items():
             if wanted["contents"].get(key, value) != value:
                 what = "weights are" if key == "init_from" else "text is"
@@ -106,6 +108,17 @@ def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]
             fixed["budgets"] = list(plan.budgets_of(method))
         methods[method.name] = flat_settings(fixed)
     return {"settings": settings, "methods": methods}
+
+
+def _used(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without those that are off: an earlier release may not know them."""
+    return {key: value for key, value in settings.items() if value is not None and value is not False}
+
+
+def _completed(method: Mapping[str, Any]) -> dict[str, Any]:
+    """All keys of a method: those that an earlier release did not know are as they are when nothing sets them."""
+    defaults = {entry.name: entry.default for entry in dataclasses.fields(Method) if entry.name not in _FREE_OF_METHOD}
+    return {**{key: value for key, value in defaults.items() if value is not dataclasses.MISSING}, **method}
 
 
 def _compare(prefix: str, found: Mapping[str, Any], wanted: Mapping[str, Any], directory: Path) -> None:

@@ -1,61 +1,38 @@
-"""A method of a study: what makes its models smaller, and how the study trains after the base.
+"""A method of a study: what makes its models smaller.
 
-Both are made from plain data, and everything that can be wrong with them is said before anything is trained.
+It is made from plain data, and everything that can be wrong with it is said before anything is trained.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
-from prune_lab.pruning.criteria.random import LARGEST_SEED
 from prune_lab.pruning.criteria.registry import build_criterion
-from prune_lab.pruning.schedule import Iterative, OneShot, Schedule
+from prune_lab.pruning.schedule import Gradual, Iterative, OneShot, Schedule
+from prune_lab.pruning.selection import check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
+from prune_lab.study.checks import check_keys, check_seeds, check_whole, is_number
 
 EXACT = "subset"
-SCHEDULES = (OneShot.name, Iterative.name)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
-    """Training after the base, the same in length for every method that trains.
-
-    Attributes:
-        updates: updates with gates; without recovery for other methods.
-        recovery_updates: updates after the cut of a gated model, over which the learning rate falls to zero. Other
-            methods that recover, and the unpruned model that goes on, train for the sum of both with the same learning
-            rates.
-        learning_rate: of the plateau.
-        warmup_updates: at the start of each of the two.
-        dropout: of all models in this training; that of the base when None.
-    """
-
-    updates: int
-    recovery_updates: int
-    learning_rate: float
-    warmup_updates: int = 20
-    dropout: float | None = None
-
-    def __post_init__(self) -> None:
-        check_whole("study.tuning.updates", self.updates, least=1)
-        check_whole("study.tuning.recovery_updates", self.recovery_updates)
-        check_whole("study.tuning.warmup_updates", self.warmup_updates)
-        if not _is_number(self.learning_rate) or not self.learning_rate > 0:
-            raise ValueError(f"study.tuning.learning_rate: {self.learning_rate!r}; allowed are numbers above 0")
-        if self.dropout is not None and not (_is_number(self.dropout) and 0 <= self.dropout < 1):
-            raise ValueError(f"study.tuning.dropout: {self.dropout!r}; allowed are numbers from 0 and below 1, or null")
-
-    @property
-    def total_updates(self) -> int:
-        """Updates that a method may spend after the base."""
-        return self.updates + self.recovery_updates
+PENALTIES = ("l0", "target")
+CONTROLS = ("fresh", "original", "dense")
+_SCHEDULES = {kind.name: kind for kind in (OneShot, Iterative, Gradual)}
+# What chooses the heads of a method, and the keys that go with it besides `name` and `seeds`.
+_SOURCES = {
+    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates"),
+    "criterion": (
+        "budgets", "options", "schedule", "step_share", "num_cuts", "kinds", "rearrange", "rescale", "recovery",
+    ),
+    "control": ("budgets", "weights", "heads_of"),
+}  # fmt: skip
+_WITH = {"gates": "gates", "criterion": "a criterion", "control": "a control"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,37 +41,53 @@ class Method:
 
     Attributes:
         name: of the line.
-        weights: penalty weights, for gates that a penalty closes.
         gates: `{"name", "kinds", "options", "learning_rate", "alone"}`, for gates. With `options.evaluation` `fraction`
             the survivors of the keep rule keep their fractions, folded into W_O; otherwise they count fully. Gates
             named `subset` keep exactly as many heads as each of the budgets says; their temperature falls over three
             quarters of the updates with gates unless `options.anneal_updates` says otherwise. `learning_rate` is
             theirs, that of the study when left out; with `alone` nothing else is trained until the cut.
-        penalty_warmup_updates: updates over which the penalty's weight rises, for gates.
-        criterion: short name of the importance criterion, for the others.
+        penalty: what closes the other gates: `l0`, by each of the weights, or `target`, which leads the expected number
+            of open heads to each of the budgets; then the heads with the highest log_a are kept, exactly so many.
+        weights: penalty weights, for `l0`.
+        penalty_warmup_updates: updates over which the penalty's weight rises, or its target falls.
+        criterion: short name of the importance criterion.
         options: of the criterion.
-        schedule: `one_shot`, or `iterative`: scores anew before each step and goes on from one budget to the next.
+        schedule: `one_shot`; `iterative`: scores anew before each step and goes on from one budget to the next;
+            `gradual`: heads go while the model trains, over the updates that other methods have with gates.
         step_share: of the heads that a step of `iterative` removes; that of `Iterative` when None.
+        num_cuts: of `gradual`; that of `Gradual` when None.
+        kinds: the kinds of site that may lose heads, for a criterion; all when None.
         rearrange: see `Selection`, for `fisher`.
         rescale: after each cut, factors on the heads that stay; see `rescale_heads`. They are found on as much training
             text as scores are.
         recovery: train after the cut, as long as the gates were. With `iterative` the updates are shared evenly among
             all cuts, so that the point with the fewest heads has trained as long as the points of other methods.
+            `gradual` has its recovery_updates in any case.
+        control: a model that is not pruned but trained from scratch, like the base and the base trained on, with the
+            heads of another method's points: `fresh` from other random weights, `original` from the weights that the
+            base began with (the lottery ticket, Frankle 2019, arXiv 1803.03635), `dense` with as many heads, spread
+            evenly over the sites.
+        heads_of: the name of that method.
         budgets: heads to keep; those of the study when None.
         seeds: of the runs; those of the study when None.
     """
 
     name: str
-    weights: tuple[float, ...] = ()
     gates: dict[str, Any] | None = None
+    penalty: str | None = None
+    weights: tuple[float, ...] = ()
     penalty_warmup_updates: int = 0
     criterion: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     schedule: str = "one_shot"
     step_share: float | None = None
+    num_cuts: int | None = None
+    kinds: tuple[str, ...] | None = None
     rearrange: bool = False
     rescale: bool = False
     recovery: bool = False
+    control: str | None = None
+    heads_of: str | None = None
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
 
@@ -106,89 +99,124 @@ class Method:
             raise ValueError(
                 f"{where}: the name of an unpruned model; allowed are all but {', '.join(UNPRUNED_METHODS)}"
             )
-        if (self.gates is None) == (self.criterion is None):
-            raise ValueError(f"{where}: allowed is one of gates and criterion, not both and not neither")
+        if sum(getattr(self, source) is not None for source in _SOURCES) != 1:
+            raise ValueError(f"{where}: allowed is one of gates, criterion and control, not several and not none")
+        self._check_keys(where, self.source)
         check_seeds(f"{where}.seeds", self.seeds)
-        if self.gates is not None:
-            self._check_gates(where, self.gates)
-        else:
-            self._check_criterion(where)
+        checks = {"gates": self._check_gates, "criterion": self._check_criterion, "control": self._check_control}
+        checks[self.source](where)
+
+    @property
+    def source(self) -> str:
+        """What chooses its heads: `gates`, `criterion` or `control`."""
+        return next(source for source in _SOURCES if getattr(self, source) is not None)
 
     @property
     def is_exact(self) -> bool:
         """Whether gates keep as many heads as a budget says."""
-        return self.gates is not None and self.gates.get("name") == EXACT
+        return self.gates is not None and (self.gates.get("name") == EXACT or self.penalty == "target")
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether its points are told by budgets, and not by penalty weights."""
+        return self.criterion is not None or self.is_exact or (self.control is not None and not self.weights)
 
     @property
     def gate_evaluation(self) -> str | None:
         """`round` or `fraction` for gates that can be either, else None."""
         if self.gates is None:
             return None
-        options = {**({"keep": 1} if self.is_exact else {}), **(self.gates.get("options") or {})}
-        gate = build_gate(self.gates.get("name", "hard_concrete"), num_heads=1, options=options)
-        return getattr(gate, "evaluation", None)
+        name = self.gates.get("name", "hard_concrete")
+        options = {**({"keep": 1} if name == EXACT else {}), **(self.gates.get("options") or {})}
+        return getattr(build_gate(name, num_heads=1, options=options), "evaluation", None)
 
     def build_schedule(self) -> Schedule:
         """The sequence of budgets, for a criterion.
 
         Raises:
-            ValueError: a step that is no share.
+            ValueError: a step that is no share, or a number of cuts that is none.
         """
-        if self.schedule != Iterative.name:
-            return OneShot()
-        return Iterative() if self.step_share is None else Iterative(step_share=self.step_share)
+        options: dict[str, Any] = {"step_share": self.step_share, "num_cuts": self.num_cuts}
+        return _SCHEDULES[self.schedule](**{key: value for key, value in options.items() if value is not None})
 
-    def _check_gates(self, where: str, gates: Any) -> None:
+    def _check_keys(self, where: str, source: str) -> None:
+        """ValueError for a key that does not go with what chooses the heads."""
+        for entry in dataclasses.fields(self):
+            homes = [home for home, keys in _SOURCES.items() if entry.name in keys]
+            default = entry.default_factory() if callable(entry.default_factory) else entry.default
+            value = getattr(self, entry.name)
+            if homes and source not in homes and value != default:
+                allowed = " and ".join(_WITH[home] for home in homes)
+                raise ValueError(f"{where}.{entry.name}: {value!r}; allowed with {allowed}, not with {_WITH[source]}")
+
+    def _check_gates(self, where: str) -> None:
+        gates: Any = self.gates
         check_keys(f"{where}.gates", gates, ("name", "kinds", "options", "learning_rate", "alone"))
-        for key in ("criterion", "options", "rearrange", "rescale", "recovery", "budgets", "step_share"):
-            if getattr(self, key) and not (key == "budgets" and self.is_exact):
-                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with a criterion, not with gates")
-        kinds = gates.get("kinds", KINDS)
-        if not isinstance(kinds, list | tuple) or not kinds or not set(kinds) <= set(KINDS):
-            raise ValueError(f"{where}.gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
+        check_kinds(f"{where}.gates.kinds", gates.get("kinds", KINDS) or ())
         if not isinstance(gates.get("options") or {}, Mapping):
             raise ValueError(f"{where}.gates.options: {gates['options']!r}; allowed is a mapping")
         try:
-            _ = self.gate_evaluation
+            evaluation = self.gate_evaluation
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
         rate = gates.get("learning_rate")
-        if rate is not None and not (_is_number(rate) and 0 < rate < math.inf):
+        if rate is not None and not (is_number(rate) and 0 < rate < math.inf):
             raise ValueError(f"{where}.gates.learning_rate: {rate!r}; allowed are numbers above 0")
         if not isinstance(gates.get("alone", False), bool):
             raise ValueError(f"{where}.gates.alone: {gates['alone']!r}; allowed are true and false")
-        if self.is_exact:
-            for key in ("weights", "penalty_warmup_updates"):
+        if gates.get("name") == EXACT:
+            for key in ("penalty", "weights", "penalty_warmup_updates"):
                 if getattr(self, key):
                     raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with other gates than {EXACT}")
             if "keep" in (gates.get("options") or {}):
                 raise ValueError(f"{where}.gates.options.keep: it comes from budgets, set those")
             return
+        if self.penalty not in (None, *PENALTIES):
+            raise ValueError(f"{where}.penalty: {self.penalty!r}; allowed are {', '.join(PENALTIES)}")
+        check_whole(f"{where}.penalty_warmup_updates", self.penalty_warmup_updates)
+        if self.penalty == "target":
+            self._check_target(where, evaluation)
+            return
+        if self.budgets:
+            raise ValueError(
+                f"{where}.budgets: {self.budgets!r}; allowed with a criterion, with gates named {EXACT} and with "
+                "penalty: target, not with weights"
+            )
         if not isinstance(self.weights, tuple) or not self.weights:
             raise ValueError(f"{where}.weights: {self.weights!r}; allowed are lists of at least one penalty weight")
         for weight in self.weights:
-            if not _is_number(weight) or not 0 <= weight < math.inf:
+            if not is_number(weight) or not 0 <= weight < math.inf:
                 raise ValueError(f"{where}.weights: {weight!r}; allowed are numbers from 0")
-        check_whole(f"{where}.penalty_warmup_updates", self.penalty_warmup_updates)
+
+    def _check_target(self, where: str, evaluation: str | None) -> None:
+        assert self.gates is not None
+        if self.weights:
+            raise ValueError(f"{where}.weights: {self.weights!r}; allowed with penalty: l0, target has budgets")
+        if self.gates.get("name", "hard_concrete") != "hard_concrete" or evaluation != "round":
+            raise ValueError(f"{where}.penalty: target; allowed with hard_concrete gates that are rounded")
+        if self.gates.get("kinds") is not None and set(self.gates["kinds"]) != set(KINDS):
+            raise ValueError(f"{where}.gates.kinds: {self.gates['kinds']!r}; penalty: target needs gates at all sites")
 
     def _check_criterion(self, where: str) -> None:
-        for key in ("weights", "penalty_warmup_updates"):
-            if getattr(self, key):
-                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with gates, not with a criterion")
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"{where}.schedule: {self.schedule!r}; allowed are {', '.join(SCHEDULES)}")
+        if self.schedule not in _SCHEDULES:
+            raise ValueError(f"{where}.schedule: {self.schedule!r}; allowed are {', '.join(_SCHEDULES)}")
         for key in ("rearrange", "rescale", "recovery"):
             if not isinstance(getattr(self, key), bool):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed are true and false")
         if not isinstance(self.options, Mapping):
             raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
-        if self.step_share is not None and self.schedule != Iterative.name:
-            raise ValueError(f"{where}.step_share: {self.step_share!r}; allowed with schedule: {Iterative.name}")
+        for key, name in (("step_share", Iterative.name), ("num_cuts", Gradual.name)):
+            if getattr(self, key) is not None and self.schedule != name:
+                raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with schedule: {name}")
+        check_kinds(f"{where}.kinds", self.kinds)
         try:
-            self.build_schedule()
+            schedule = self.build_schedule()
             built = build_criterion(self.criterion or "", **self.options)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from error
+        if schedule.during_training and (self.recovery or self.rescale):
+            key = "recovery" if self.recovery else "rescale"
+            raise ValueError(f"{where}.{key}: true; allowed with other schedules than {self.schedule}")
         if self.rearrange and not built.scores_pairs:
             raise ValueError(f"{where}.rearrange: true, but {self.criterion} scores no pairs; allowed with fisher")
         if built.needs_gates:
@@ -197,52 +225,12 @@ class Method:
                 "need none, or gates with weights"
             )
 
-
-def fields_of(kind: type, values: Any, where: str, also: Sequence[str] = ()) -> dict[str, Any]:
-    """The values for a dataclass with lists as tuples, once their keys are known to be right.
-
-    Args:
-        kind: a dataclass; `name` is not among the keys of a method.
-        values: plain data.
-        where: key of the configuration.
-        also: keys that are allowed as well.
-
-    Raises:
-        ValueError: no mapping, an unknown key, or a missing one.
-    """
-    fields = [entry for entry in dataclasses.fields(kind) if not (kind is Method and entry.name == "name")]
-    check_keys(where, values, [*(entry.name for entry in fields), *also])
-    for entry in fields:
-        is_needed = entry.default is dataclasses.MISSING and entry.default_factory is dataclasses.MISSING
-        if is_needed and entry.name not in values:
-            raise ValueError(f"{where}.{entry.name} is not set; give it as {where}.{entry.name}=VALUE")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
-
-
-def check_keys(where: str, values: Any, allowed: Sequence[str]) -> None:
-    """ValueError unless `values` is a mapping with no other keys."""
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{where}: {values!r}; allowed is a mapping with the keys {', '.join(allowed)}")
-    for key in values:
-        if key not in allowed:
-            raise ValueError(f"unknown key {where}.{key}; allowed are {', '.join(allowed)}")
-
-
-def check_whole(key: str, value: Any, least: int = 0) -> None:
-    """ValueError unless the value is a whole number from `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {least}")
-
-
-def check_seeds(key: str, seeds: Any) -> None:
-    """ValueError unless there are no seeds of one's own, or a tuple of different whole numbers."""
-    if seeds is None:
-        return
-    are_numbers = isinstance(seeds, tuple) and all(isinstance(seed, int) and seed is not True for seed in seeds)
-    if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
-        shown = list(seeds) if isinstance(seeds, tuple) else seeds
-        raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0 to {LARGEST_SEED}")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    def _check_control(self, where: str) -> None:
+        if self.control not in CONTROLS:
+            raise ValueError(f"{where}.control: {self.control!r}; allowed are {', '.join(CONTROLS)}")
+        if not isinstance(self.heads_of, str) or self.heads_of == self.name:
+            raise ValueError(f"{where}.heads_of: {self.heads_of!r}; allowed is the name of another method of the study")
+        if not isinstance(self.weights, tuple) or (self.weights and self.budgets):
+            raise ValueError(
+                f"{where}.weights: {self.weights!r}; allowed is a list of weights of {self.heads_of}, without budgets"
+            )

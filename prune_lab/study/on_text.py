@@ -26,6 +26,7 @@ def score_on_text(
     num_sentences: int | None,
     max_tokens: int,
     device: torch.device,
+    seed: int,
     file: Path,
     label: str,
 ) -> HeadScores:
@@ -35,14 +36,15 @@ def score_on_text(
         model: whose live heads are scored.
         criterion: what they are worth.
         text: gives the training text; asked for by criteria that look at text alone.
-        num_sentences: how many of its first sentences count; None for all.
+        num_sentences: how many of its sentences count; None for all.
         max_tokens: token budget of the batches.
         device: where a copy of the model is scored.
+        seed: which sentences, where they are not all.
         file: where the scores go.
         label: what the printed line begins with.
     """
     start = time.monotonic()
-    batches = _batches(text(), num_sentences, max_tokens) if criterion.needs_batches else []
+    batches = _batches(text(), num_sentences, max_tokens, seed) if criterion.needs_batches else []
     scores = score_heads(model.copy().to(device), batches, criterion)
     print(f"{label}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
     content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
@@ -58,6 +60,7 @@ def rescale_on_text(
     num_sentences: int | None,
     max_tokens: int,
     device: torch.device,
+    seed: int,
 ) -> Rescaled:
     """Find factors on the heads of a pruned model, see `rescale_heads`, and say so.
 
@@ -65,18 +68,22 @@ def rescale_on_text(
         model: the pruned model.
         unpruned: what its sites are brought close to.
         text: gives the training text.
-        num_sentences: how many of its first sentences count; None for all.
+        num_sentences: how many of its sentences count; None for all.
         max_tokens: token budget of the batches.
         device: where copies of the models run.
+        seed: which sentences, where they are not all.
     """
     start = time.monotonic()
-    batches = _batches(text(), num_sentences, max_tokens)
+    batches = _batches(text(), num_sentences, max_tokens, seed)
     found = rescale_heads(model.copy().to(device), unpruned.copy().to(device), batches)
     print(f"rescaled {len(found.factors)} sites in {time.monotonic() - start:.1f} s", flush=True)
     return Rescaled(model=found.model.to(model.output_weight.device), factors=found.factors)
 
 
-def _batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int) -> list[Batch]:
-    count = min(len(data), num_sentences or len(data))
-    lengths = data.source_lengths[:count], data.target_lengths[:count]
-    return [data.batch(indices) for indices in token_budget_batches(*lengths, max_tokens)]
+def _batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int, seed: int) -> list[Batch]:
+    chosen: list[int] = list(range(len(data)))
+    if num_sentences is not None and num_sentences < len(data):
+        generator = torch.Generator().manual_seed(seed)
+        chosen = sorted(torch.randperm(len(data), generator=generator)[:num_sentences].tolist())
+    batches = token_budget_batches(data.source_lengths[chosen], data.target_lengths[chosen], max_tokens)
+    return [data.batch([chosen[place] for place in places]) for places in batches]

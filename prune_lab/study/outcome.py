@@ -12,7 +12,7 @@ from prune_lab.model.storage import CONFIG
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.training.files import DamagedFileError
-from prune_lab.training.fit import FitResult
+from prune_lab.training.fit import FitResult, Seeds
 
 EXPORT = "export"
 
@@ -25,11 +25,13 @@ class Made:
         model: to be exported.
         result: how it was trained last, or None.
         settings: for its record.
+        seeds: those of its training, where they are others than those of the stage.
     """
 
     model: Transformer
     result: FitResult | None
     settings: dict[str, Any]
+    seeds: Seeds | None = None
 
 
 def training_facts(result: FitResult | None) -> dict[str, Any]:

@@ -6,14 +6,16 @@ anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prune_lab.pruning.budgets import budget_from_share
 from prune_lab.pruning.selection import Selection
 from prune_lab.results.files import safe_name
-from prune_lab.study.method import Method, Tuning, check_keys, check_seeds, check_whole, fields_of
+from prune_lab.study.checks import check_keys, check_seeds, check_whole, fields_of
+from prune_lab.study.method import Method
+from prune_lab.study.tuning import Tuning
 
 _SHARES = ("shares",)
 VARIED = ("data", "dropout", "gates")
@@ -27,7 +29,7 @@ class Point:
         method: its line.
         seed: of its run.
         weight: the penalty's weight, for gates.
-        budget: heads to keep, for criteria and for gates that keep an exact number.
+        budget: heads to keep, for methods that keep an exact number.
     """
 
     method: Method
@@ -92,6 +94,7 @@ class Plan:
                     f"study.methods.{point.method.name}: two points are called {point.name}; allowed is one"
                 )
             places[point.name] = point
+        self._check_controls()
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], heads: Mapping[str, int]) -> Plan:
@@ -114,12 +117,13 @@ class Plan:
         methods = []
         for name, given in values["methods"].items():
             where = f"study.methods.{name}"
-            settings = fields_of(Method, given, where, also=_SHARES)
+            settings = fields_of(Method, given, where, also=_SHARES, leave_out=("name",))
             settings["budgets"] = _budgets(where, settings, heads, selection)
             methods.append(Method(name=name, **settings))
-            by_budget = methods[-1].criterion is not None or methods[-1].is_exact
-            if by_budget and not (settings["budgets"] or values["budgets"]):
+            if methods[-1].has_budgets and not (settings["budgets"] or values["budgets"]):
                 raise ValueError(f"{where}: no budgets; set study.budgets, for instance [24,12], or study.shares")
+            if methods[-1].kinds is not None:
+                _check_budgets_of_kinds(where, methods[-1], settings["budgets"] or values["budgets"], heads, selection)
         values["methods"] = tuple(methods)
         values["vary"] = VARIED if values.get("vary") is None else values["vary"]
         values["tuning"] = Tuning(**fields_of(Tuning, values["tuning"], "study.tuning"))
@@ -142,11 +146,41 @@ class Plan:
         for turn in range(max((len(self.seeds_of(method)) for method in self.methods), default=0)):
             for method in self.methods:
                 for seed in self.seeds_of(method)[turn : turn + 1]:
-                    if method.gates is not None and not method.is_exact:
-                        points += [Point(method=method, seed=seed, weight=weight) for weight in method.weights]
-                    else:
+                    if method.has_budgets:
                         points += [Point(method=method, seed=seed, budget=budget) for budget in self.budgets_of(method)]
-        return points
+                    else:
+                        points += [Point(method=method, seed=seed, weight=weight) for weight in method.weights]
+        # Controls take the heads of other points, and are many times the work.
+        return sorted(points, key=lambda point: point.method.control is not None)
+
+    def source_of(self, point: Point) -> Point:
+        """The point whose heads a control has: of the same seed, or of the first where the method has no such seed."""
+        source = self._method(point.method.heads_of or "")
+        seeds = self.seeds_of(source)
+        seed = point.seed if point.seed in seeds else seeds[0]
+        return Point(method=source, seed=seed, weight=point.weight, budget=point.budget)
+
+    def _method(self, name: str) -> Method:
+        return next(method for method in self.methods if method.name == name)
+
+    def _check_controls(self) -> None:
+        """ValueError for a control of points that the study does not have."""
+        known = {point.name for point in self.points()}
+        for point in self.points():
+            method, where = point.method, f"study.methods.{point.method.name}"
+            if method.control is None:
+                continue
+            allowed = [other.name for other in self.methods if other.control is None]
+            if method.heads_of not in allowed:
+                raise ValueError(f"{where}.heads_of: {method.heads_of!r}; allowed are {', '.join(allowed) or 'none'}")
+            source = self._method(method.heads_of or "")
+            if method.has_budgets != source.has_budgets:
+                key = "budgets" if source.has_budgets else "weights"
+                raise ValueError(f"{where}.{key}: not set; {source.name} has points told by {key}")
+            if self.source_of(point).name not in known:
+                key, value = ("budgets", point.budget) if method.has_budgets else ("weights", point.weight)
+                values = self.budgets_of(source) if method.has_budgets else source.weights
+                raise ValueError(f"{where}.{key}: {value}; allowed are those of {source.name}: {list(values)}")
 
 
 def _selection(values: Any) -> Selection:
@@ -155,6 +189,16 @@ def _selection(values: Any) -> Selection:
         return Selection(**values)
     except ValueError as error:
         raise ValueError(f"study.{error}") from error
+
+
+def _check_budgets_of_kinds(
+    where: str, method: Method, budgets: Sequence[int], heads: Mapping[str, int], selection: Selection
+) -> None:
+    for budget in budgets:
+        try:
+            replace(selection, kinds=method.kinds).quotas(heads, budget)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
 
 
 def _budgets(

@@ -71,19 +71,23 @@ class Progress:
         print(f"{self._num_stages - len(self._updates)} of {self._num_stages}: {name}: {what}", flush=True)
 
 
-def updates_by_stage(plan: Plan, base_updates: int) -> dict[str, int]:
+def updates_by_stage(plan: Plan, base_updates: int, control_updates: int) -> dict[str, int]:
     """The updates of each stage of a study, in the order in which they are done.
 
     Args:
         plan: the points.
         base_updates: of the base; 0 where it is there already.
+        control_updates: of a training from scratch, before it goes on like the base trained on.
     """
-    after = {point.name: _updates(plan, point.method) for point in plan.points()}
+    after = {point.name: _updates(plan, point.method, control_updates) for point in plan.points()}
     return {"base": base_updates, "unpruned": plan.tuning.total_updates, **after}
 
 
-def _updates(plan: Plan, method: Method) -> int:
-    if method.gates is None and not method.recovery:
-        return 0
-    num_sharing = len(plan.budgets_of(method)) if method.gates is None and method.build_schedule().rescores else 1
-    return plan.tuning.total_updates // num_sharing
+def _updates(plan: Plan, method: Method, control_updates: int) -> int:
+    total = plan.tuning.total_updates
+    if method.control is not None:
+        return control_updates + total
+    if method.gates is not None or method.build_schedule().during_training:
+        return total
+    num_sharing = len(plan.budgets_of(method)) if method.build_schedule().rescores else 1
+    return total // num_sharing if method.recovery else 0

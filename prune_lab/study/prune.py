@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.evaluation.evaluate import record_export
@@ -15,15 +15,20 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.gate_evaluation import check_counting, counting, settled
 from prune_lab.pruning.rescale import Rescaled
-from prune_lab.pruning.schedule import PrunedPoint, prune_to
+from prune_lab.pruning.schedule import Choose, Gradual, PrunedPoint, prune_to
 from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all
 from prune_lab.study.prune_settings import PruneSettings
+from prune_lab.training.callbacks.gradual_masks import GradualMasks
 from prune_lab.training.callbacks.validation import ScoreSettings
-from prune_lab.training.fit import FitResult, TrainingData, fit
+from prune_lab.training.fit import FitResult, FitSettings, TrainingData, fit
+from prune_lab.training.schedules import later
+
+if TYPE_CHECKING:
+    from prune_lab.training.trainer import Callback
 
 INPUT = "input"
 
@@ -44,6 +49,8 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
     """
     if settings.rescale and model.gates():
         raise ValueError("rescale: true for a model with gates; allowed are models without")
+    if settings.schedule.during_training:
+        _check_training(model, settings)
     budgets = parse_budgets(settings.budgets, settings.shares, model=model)
     counted = counting(model, settings.gate_evaluation)
     if isinstance(budgets, str):
@@ -65,6 +72,7 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
         selection=settings.selection,
         rescale=pruner.rescale if settings.rescale else None,
         recover=pruner.recover if settings.recovery is not None else None,
+        train_masking=pruner.train_masking,
         keep_gates=settings.gate_evaluation != "round" or pruner.scores_gates_again,
     )
     for point in points:
@@ -84,6 +92,17 @@ def _check(budgets: Sequence[int], counted: Transformer, model: Transformer, set
             f"gate_evaluation: fraction, but criterion={settings.criterion.name} scores gates anew after each "
             "recovery, in which they may close; allowed are round and keep, and fraction with schedule=one_shot"
         )
+
+
+def _check_training(model: Transformer, settings: PruneSettings) -> None:
+    """ValueError for what does not go with heads that are masked in training."""
+    name = settings.schedule.name
+    if settings.recovery is None:
+        raise ValueError(f"schedule: {name} masks heads while the model trains; allowed with trainer.max_steps above 0")
+    if model.gates():
+        raise ValueError(f"schedule: {name} for a model with gates; allowed are models without")
+    if settings.rescale:
+        raise ValueError(f"rescale: true with schedule={name}; allowed are schedules that cut a model as it is given")
 
 
 class _Pruner:
@@ -106,6 +125,7 @@ class _Pruner:
         self._encoded: EncodedCorpus | None = None
         self._recovered, self._seconds = 0, 0.0
         self._result: FitResult | None = None
+        self._masked: FitResult | None = None
 
     def score(self, model: Transformer) -> HeadScores:
         """Score on training text and keep the scores as a file."""
@@ -118,6 +138,7 @@ class _Pruner:
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
             device=settings.device,
+            seed=settings.seeds.data,
             file=self._directory / f"scores-{num_heads}-heads.json",
             label=settings.criterion.name,
         )
@@ -132,26 +153,57 @@ class _Pruner:
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
             device=settings.device,
+            seed=settings.seeds.data,
         )
+
+    def train_masking(self, model: Transformer, budgets: Sequence[int], choose: Choose) -> Transformer:
+        """Train the model while heads go, at the learning rates of the beginning of the recovery."""
+        recovery, place = self._settings.recovery, self.place_of(budgets[-1])
+        assert recovery is not None
+        num_updates = self._masking_updates
+        masks = GradualMasks(budgets=budgets, choose=choose, num_updates=num_updates, label=place.name)
+        trainer = {**recovery.trainer, "max_steps": num_updates}
+        settings = replace(recovery, trainer=trainer, keep="last", patience=None)
+        self._masked = self._fit(model, settings, place / "masking", [masks])
+        return self._masked.model
 
     def recover(self, model: Transformer) -> Transformer:
         """Train a cut model."""
-        settings, splits = self._settings, self._settings.splits
-        assert settings.recovery is not None
-        place = self.place_of(sum(map(len, model.heads().values())))
-        self._result = fit(
-            model if self.scores_gates_again else settled(model, settings.gate_evaluation),
-            TrainingData(train=self._train(), validation=splits.validation, scoring=ScoreSettings.of(splits)),
-            settings.recovery,
-            directory=place,
-            seeds=settings.seeds,
-            callbacks=settings.callbacks(),
-            loggers=settings.loggers(place),
-            label=place.name,
-        )
+        settings, recovery = self._settings, self._settings.recovery
+        assert recovery is not None
+        place, masked = self.place_of(sum(map(len, model.heads().values()))), self._masked
+        if masked is not None:
+            trainer = {**recovery.trainer, "max_steps": recovery.trainer["max_steps"] - masked.num_updates}
+            recovery = replace(recovery, trainer=trainer, schedule=later(recovery.schedule, masked.num_updates))
+        model = model if self.scores_gates_again else settled(model, settings.gate_evaluation)
+        self._result = self._fit(model, recovery, place)
         before = (self._recovered, self._seconds) if settings.schedule.rescores else (0, 0.0)
         self._recovered, self._seconds = before[0] + self._result.num_updates, before[1] + self._result.seconds
+        if masked is not None:
+            self._seconds += masked.seconds
         return self._result.model
+
+    @property
+    def _masking_updates(self) -> int:
+        """Updates over which heads are masked."""
+        recovery, schedule = self._settings.recovery, self._settings.schedule
+        assert recovery is not None and isinstance(schedule, Gradual)
+        return max(1, round(schedule.share * recovery.trainer["max_steps"]))
+
+    def _fit(
+        self, model: Transformer, settings: FitSettings, place: Path, callbacks: Sequence[Callback] = ()
+    ) -> FitResult:
+        splits = self._settings.splits
+        return fit(
+            model,
+            TrainingData(train=self._train(), validation=splits.validation, scoring=ScoreSettings.of(splits)),
+            settings,
+            directory=place,
+            seeds=self._settings.seeds,
+            callbacks=[*callbacks, *self._settings.callbacks()],
+            loggers=self._settings.loggers(place),
+            label=place.name,
+        )
 
     def export(self, point: PrunedPoint) -> None:
         """Write the export and the record of a point."""
@@ -164,7 +216,12 @@ class _Pruner:
         if settings.report_split is None:
             print(f"{point.budget} heads: {export}", flush=True)
         else:
-            trained = {**updates_in_all(settings.updates, self._recovered), "recovery_updates": self._recovered}
+            masking = self._masked.num_updates if self._masked else 0
+            trained = {
+                **updates_in_all(settings.updates, masking + self._recovered),
+                **({"masking_updates": masking} if masking else {}),
+                "recovery_updates": self._recovered,
+            }
             self._record(
                 export,
                 place,

@@ -17,7 +17,8 @@ from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.study.plan import VARIED, Plan, Tuning
+from prune_lab.study.plan import VARIED, Plan
+from prune_lab.study.tuning import Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitSettings, Seeds, TrainingData
 from prune_lab.training.schedules import Trapezoid
@@ -46,6 +47,7 @@ class StudySetup:
         config: the full configuration, for records.
         trained_base: a model to use as the base, instead of training one.
         trained_updates: updates that it was trained for; None where that is not known.
+        trained_seed: seed of the weights that it began with; None where that is not known.
         callbacks: makes more Lightning callbacks for a run.
         loggers: makes more Lightning loggers for a run in a directory.
     """
@@ -61,8 +63,17 @@ class StudySetup:
     config: dict[str, Any]
     trained_base: Transformer | None = None
     trained_updates: int | None = None
+    trained_seed: int | None = None
     callbacks: Callable[[], Sequence[Callback]] = list
     loggers: Callable[[Path], Sequence[Logger]] = _none
+
+    def __post_init__(self) -> None:
+        for method in self.plan.methods:
+            if method.control == "original" and self.initial_seed is None:
+                raise ValueError(
+                    f"study.methods.{method.name}.control: original, but nothing says with which weights "
+                    "init_from began; allowed are fresh and dense, or a base beside which the record of its training is"
+                )
 
     def in_words(self) -> str:
         """What the study does, for the user."""
@@ -73,9 +84,14 @@ class StudySetup:
             f"{', '.join(names)}; data {self.splits.name}"
         )
 
-    def build_model(self) -> Transformer:
-        """The base model before training."""
-        torch.manual_seed(self.base_seeds.model)
+    @property
+    def initial_seed(self) -> int | None:
+        """Seed of the weights that the base began with; None where that is not known."""
+        return self.base_seeds.model if self.trained_base is None else self.trained_seed
+
+    def build_model(self, seed: int) -> Transformer:
+        """A model like the base before training, with weights drawn with a seed."""
+        torch.manual_seed(seed)
         model = Transformer(dataclasses.replace(self.model))
         model.tokenizer = self.tokenizer
         model.languages = (self.splits.source_language, self.splits.target_language)

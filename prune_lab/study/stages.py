@@ -1,4 +1,4 @@
-"""The stages of a study: the base, the base that goes on, gated models, and models that a criterion prunes.
+"""The stages of a study: the base, the base that goes on, and the points of its methods.
 
 Every stage works in a directory of its own and leaves a record and an export there; a stage whose record is complete is
 not done again. What is evaluated is always the model loaded back from its export.
@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.evaluation.evaluate import record_export
-from prune_lab.gates.penalty import L0Penalty
-from prune_lab.heads import KINDS, HeadScores
-from prune_lab.model.storage import CONFIG, load_export, weights_hash
+from prune_lab.gates.penalty import Penalty
+from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.schedule import prune_to
-from prune_lab.pruning.surgery import fold_fractions
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
+from prune_lab.study.control_points import ControlPoints
 from prune_lab.study.criterion_points import CriterionPoints
+from prune_lab.study.gated_points import GATED, GatedPoints
 from prune_lab.study.outcome import (
     EXPORT,
     Made,
@@ -39,9 +38,9 @@ from prune_lab.study.setup import StudySetup
 from prune_lab.training.callbacks.progress import Announcement
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
-from prune_lab.training.parameters import PARTS, freeze
 
-GATED = "gated"
+if TYPE_CHECKING:
+    from prune_lab.training.trainer import Callback
 
 
 class Stages:
@@ -55,9 +54,14 @@ class Stages:
     def __init__(self, setup: StudySetup, directory: Path) -> None:
         self.setup = setup
         self.directory = directory
-        self._criterion_points = CriterionPoints(self)
-        base_updates = 0 if setup.trained_base is not None else int(setup.base.trainer["max_steps"])
-        self.progress = Progress(updates_by_stage(setup.plan, base_updates), setup.in_words())
+        self._makers: dict[str, Callable[[Point], Made]] = {
+            "gates": GatedPoints(self).make,
+            "criterion": CriterionPoints(self).make,
+            "control": ControlPoints(self).make,
+        }
+        from_scratch = int(setup.base.trainer["max_steps"])
+        base_updates = 0 if setup.trained_base is not None else from_scratch
+        self.progress = Progress(updates_by_stage(setup.plan, base_updates, from_scratch), setup.in_words())
 
     @cached_property
     def data(self) -> TrainingData:
@@ -92,7 +96,7 @@ class Stages:
         def make() -> Made:
             if given is not None:
                 return Made(model=given, result=None, settings=updates_in_all(self.setup.trained_updates))
-            result = self._fit(self.setup.build_model(), self.setup.base, place, seeds, "base")
+            result = self.fit(self.setup.build_model(seeds.model), self.setup.base, place, seeds, "base")
             return Made(model=result.model, result=result, settings={"updates": result.num_updates})
 
         return self._stage("base", place, seeds, make, method="base", label="base, before further training")
@@ -112,15 +116,15 @@ class Stages:
 
     def point(self, point: Point) -> Record:
         """Make and measure one point of the curve."""
-        make = self._criterion_points.make if point.method.gates is None else self._gated
+        method = point.method
         return self._stage(
             point.name,
             self.place_of(point),
             self.setup.seeds_of(point.seed),
-            lambda: make(point),
-            method=point.method.name,
+            lambda: self._makers[method.source](point),
+            method=method.name,
             label=point.label,
-            gate_evaluation=point.method.gate_evaluation,
+            gate_evaluation=method.gate_evaluation,
             baseline=self._reference,
             unpruned=self.directory / "continued" / EXPORT,
         )
@@ -132,64 +136,20 @@ class Stages:
         if updates == 0:
             return model, None
         settings = self.setup.tuned(updates=updates, decay_updates=decay_updates, keep="best")
-        result = self._fit(model, settings, place, seeds, label)
+        result = self.fit(model, settings, place, seeds, label)
         return result.model, result
 
-    def _gated(self, point: Point) -> Made:
-        """Train gates at one penalty weight or budget, prune by the keep rule, and let the pruned model recover."""
-        place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
-        seeds, as_fractions = self.setup.seeds_of(point.seed), method.gate_evaluation == "fraction"
-        (pruned,) = prune_to(self._trained_gates(point), "auto", score=_no_scores, keep_gates=as_fractions)
-        whole = fold_fractions(pruned.model) if as_fractions else pruned.model
-        updates = tuning.recovery_updates
-        model, recovered = self.recover(whole, place / "recovery", updates, updates, seeds, f"{point.name} recovery")
-        facts = {
-            "point": point.key,
-            **({"budget": point.budget} if method.is_exact else {"penalty_weight": point.weight}),
-            "penalty_warmup_updates": method.penalty_warmup_updates,
-            "gates": method.gates,
-            **updates_in_all(self.base_updates, tuning.total_updates),
-            "gate_updates": tuning.updates,
-            "recovery_updates": updates,
-        }
-        return Made(model=model, result=recovered, settings={**pruned.settings, **facts})
-
-    def _trained_gates(self, point: Point) -> Transformer:
-        """The base with trained gates, of which an export is kept while the point is not done."""
-        place, method, tuning = self.place_of(point), point.method, self.setup.plan.tuning
-        export = place / GATED
-        if (export / CONFIG).exists():
-            try:
-                return load_export(export)
-            except (FileNotFoundError, ValueError) as error:
-                # Its training left a checkpoint, from which it is made again at once.
-                print(f"{point.name}: {error}; making it again", flush=True)
-        assert method.gates is not None
-        model, options = self.base_model(), dict(method.gates.get("options") or {})
-        if method.is_exact:  # the last quarter is for the weights, with the choice made
-            options = {"anneal_updates": tuning.updates * 3 // 4, **options, "keep": point.budget}
-        model.add_gates(method.gates.get("name", "hard_concrete"), method.gates.get("kinds") or KINDS, options)
-        if method.gates.get("alone"):
-            freeze(model, PARTS)
-        penalty = None
-        if point.weight is not None:
-            penalty = L0Penalty(weight=point.weight, warmup_updates=method.penalty_warmup_updates)
-        settings = self.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
-        if method.gates.get("learning_rate") is not None:
-            settings = replace(settings, gate_learning_rate=method.gates["learning_rate"])
-        seeds = self.setup.seeds_of(point.seed)
-        self._fit(model, settings, place / "training", seeds, point.name, penalty).model.save_pretrained(export)
-        return load_export(export)
-
-    def _fit(
+    def fit(
         self,
         model: Transformer,
         settings: FitSettings,
         place: Path,
         seeds: Seeds,
         label: str,
-        penalty: L0Penalty | None = None,
+        penalty: Penalty | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> FitResult:
+        """Train a model; see `prune_lab.training.fit.fit`."""
         return fit(
             model,
             self.data,
@@ -197,7 +157,7 @@ class Stages:
             directory=place,
             seeds=seeds,
             penalty=penalty,
-            callbacks=[Announcement(self.progress.take_heading()), *self.setup.callbacks()],
+            callbacks=[Announcement(self.progress.take_heading()), *callbacks, *self.setup.callbacks()],
             loggers=self.setup.loggers(place),
             label=label,
         )
@@ -222,7 +182,7 @@ class Stages:
             options=setup.decoding,
             seed=seeds.data,
             settings=made.settings,
-            seeds=asdict(seeds),
+            seeds=asdict(made.seeds or seeds),
             seconds={"training": seconds},
             **training_facts(made.result),
             base_hash=self.base_hash,
@@ -241,7 +201,3 @@ class Stages:
     def _reference(self) -> list[str]:
         """Translations of the unpruned model that trained as long as the points."""
         return translations_of(self.directory / "continued", len(self.setup.splits.test.pairs))
-
-
-def _no_scores(model: Transformer) -> HeadScores:
-    raise RuntimeError("the keep rule needs no scores")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 # The shipped configuration takes the one from the other.
@@ -115,6 +116,11 @@ class Trapezoid:
         rise = (update + 1) / warmup_updates if warmup_updates else 1.0
         fall = (self.total_updates - update) / decay_updates if decay_updates else 1.0
         return max(0.0, min(1.0, rise, fall))
+
+
+def later(schedule: Callable[[int], float], num_updates: int) -> Callable[[int], float]:
+    """What is left of a schedule after so many updates."""
+    return lambda update: schedule(update + num_updates)
 
 
 def constant(update: int) -> float:

@@ -13,9 +13,9 @@ from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO
 from prune_lab.pruning.criteria.registry import score_heads
-from prune_lab.pruning.schedule import Iterative, OneShot, prune_to
+from prune_lab.pruning.schedule import Gradual, Iterative, OneShot, prune_to
 from prune_lab.pruning.selection import Selection
-from prune_lab.pruning.surgery import prune_heads
+from prune_lab.pruning.surgery import mask_heads, prune_heads
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -103,6 +103,63 @@ def test_a_step_that_is_no_share_is_an_error(step_share):
         Iterative(step_share=step_share)
 
 
+@pytest.mark.parametrize(
+    ("num_cuts", "num_live", "target", "expected"),
+    [
+        (1, 48, 12, [12]),
+        (2, 48, 12, [16, 12]),  # 36 / 8 = 4.5 above the target, rounded to even
+        (4, 24, 8, [15, 10, 8, 8]),  # 16 * (27, 8, 1, 0) / 64 above it
+        (3, 24, 24, [24, 24, 24]),
+        (3, 24, 0, [7, 1, 0]),  # 24 * (8, 1, 0) / 27
+    ],
+)
+def test_gradual_cuts_follow_a_cube(num_cuts, num_live, target, expected):
+    assert Gradual(num_cuts=num_cuts).budgets(num_live, 48, target) == expected
+
+
+@pytest.mark.parametrize("num_cuts", [0, 1.5, "3", True])
+def test_cuts_that_are_no_number_are_an_error(num_cuts):
+    with pytest.raises(ValueError, match="schedule.num_cuts: .*; allowed are whole numbers from 1"):
+        Gradual(num_cuts=num_cuts)
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, "0.5", True])
+def test_a_share_of_all_or_no_updates_is_an_error(share):
+    with pytest.raises(ValueError, match="schedule.share: .*; allowed are numbers above 0 and below 1"):
+        Gradual(share=share)
+
+
+class MaskingTraining(Training):
+    """Stands for a training in which heads go: moves every weight before each cut."""
+
+    def __call__(self, model: Transformer, budgets, choose) -> Transformer:
+        for budget in budgets:
+            super().__call__(model)
+            model = mask_heads(model, choose(model, budget))
+        return model
+
+
+def test_gradual_points_are_each_trained_from_the_given_model_and_scored_at_every_cut():
+    model, score, train, recover = small_model(), Scorer(), MaskingTraining(), Training()
+    schedule = Gradual(num_cuts=2)
+    points = list(prune_to(model, [5, 16], score=score, schedule=schedule, train_masking=train, recover=recover))
+    assert score.seen == train.seen == [24, 17, 24, 7]
+    assert recover.seen == [16, 5]
+    assert [num_live(point.model) for point in points] == [16, 5] and same_weights(model, small_model())
+    first = Training()(model.copy())
+    expected = mask_heads(first, Selection()(score_heads(first, [batch()]), 17))
+    expected = Training()(expected.copy())
+    scores = score_heads(expected, [batch()])
+    assert points[0].scores == scores and points[0].mask == Selection()(scores, 16)
+    assert same_weights(points[0].model, Training()(prune_heads(expected, points[0].mask)))
+    assert points[0].settings["schedule"] == {"name": "gradual", "num_cuts": 2}
+
+
+def test_a_schedule_that_trains_needs_a_training():
+    with pytest.raises(ValueError, match="schedule: gradual, which trains; allowed with a training"):
+        prune_to(small_model(), [5], score=Scorer(), schedule=Gradual())
+
+
 def test_one_shot_scores_once_and_cuts_every_point_from_the_given_model():
     model, score = small_model(), Scorer()
     points = list(prune_to(model, [5, 12, 24, 0], score=score))
@@ -171,13 +228,13 @@ def test_a9_a_floor_holds_at_every_point(schedule):
 def test_b3_scope_floor_criterion_and_schedule_are_recorded():
     selection = Selection(scope="per_kind", floor=1)
     (point,) = prune_to(small_model(), [12], score=Scorer(), schedule=Iterative(step_share=0.25), selection=selection)
-    assert point.settings["selection"] == {"scope": "per_kind", "floor": 1, "rearrange": False}
+    assert point.settings["selection"] == {"scope": "per_kind", "floor": 1, "rearrange": False, "kinds": None}
     assert point.settings["schedule"] == {"name": "iterative", "step_share": 0.25}
     assert point.settings["criterion"]["name"] == "gradient"
     assert point.settings["criterion"]["absolute"] == "sentence"
     assert point.settings["criterion"]["num_sentences"] == 6
     (point,) = prune_to(small_model(), [12], score=Scorer())
-    assert point.settings["selection"] == {"scope": "global", "floor": 0, "rearrange": False}
+    assert point.settings["selection"] == {"scope": "global", "floor": 0, "rearrange": False, "kinds": None}
     assert point.settings["schedule"] == {"name": "one_shot"}
 
 

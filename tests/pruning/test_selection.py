@@ -167,3 +167,43 @@ def test_auto_keeps_what_the_gates_keep_by_their_rule():
     assert kept["decoder.0.self"] == (0, 1, 3) and kept["decoder.1.self"] == (0, 1, 2, 3)
     with pytest.raises(ValueError, match="budgets: auto needs a model with gates"):
         keep_rule_mask(small_model())
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("budget", [24, 21, 16])
+def test_only_the_kinds_named_lose_heads(scope, budget):
+    scores = random_scores(seed=3)
+    mask = select(scores, budget=budget, scope=scope, kinds=["encoder.self"])
+    assert mask.num_kept == budget
+    for site, heads in mask.kept.items():
+        assert kind_of_site(site) == "encoder.self" or list(heads) == [0, 1, 2, 3]
+
+
+def test_within_the_kinds_named_the_scores_decide():
+    scores = random_scores(seed=3)
+    by_score = sorted(
+        ((score, site, head) for site in SITES[:2] for head, score in scores.values[site].items()), reverse=True
+    )
+    mask = select(scores, budget=16 + 3, kinds=["encoder.self"])
+    kept = {(site, head) for site in SITES[:2] for head in mask.kept[site]}
+    assert kept == {(site, head) for _, site, head in by_score[:3]}
+
+
+def test_a_floor_holds_beside_kinds():
+    scores = scores_of({site: [1.0, 2.0, 3.0, 4.0] for site in SITES} | {"encoder.1.self": [9.0, 9.0, 9.0, 9.0]})
+    assert counts(select(scores, budget=16 + 4, kinds=["encoder.self"], floor=1)) == [1, 3, 4, 4, 4, 4]
+
+
+def test_budgets_below_what_other_kinds_keep_are_errors():
+    with pytest.raises(ValueError) as caught:
+        select(random_scores(), budget=15, kinds=("encoder.self",))
+    assert str(caught.value) == (
+        "selection.kinds: ['encoder.self'] keeps 16 heads in any case, but the budget is 15; "
+        "allowed are budgets from 16, or more kinds"
+    )
+
+
+@pytest.mark.parametrize("kinds", [[], "encoder.self", ["encoder"], [1], 3])
+def test_unknown_kinds_are_errors(kinds):
+    with pytest.raises(ValueError, match=r"selection\.kinds: .*; allowed are lists of encoder\.self, decoder\.self"):
+        Selection(kinds=kinds)

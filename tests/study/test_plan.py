@@ -58,6 +58,15 @@ def test_d9_names_of_points_are_safe(name: str, weight: float) -> None:
         assert re.fullmatch(r"[A-Za-z0-9._-]+", point.name)
 
 
+def test_controls_come_last_and_know_whose_heads_they_have() -> None:
+    again = {"control": "fresh", "heads_of": "gradient", "budgets": [4], "seeds": [1, 9]}
+    plan = plan_of({"again": again, "gradient": GRADIENT, "random": RANDOM}, seeds=[1, 2])
+    points = plan.points()
+    assert [point.name for point in points[-2:]] == ["again-4heads-seed1", "again-4heads-seed9"]
+    sources = [plan.source_of(point).name for point in points[-2:]]
+    assert sources == ["gradient-4heads-seed1", "gradient-4heads-seed1"], "where it has no such seed, the first"
+
+
 def test_gates_say_how_they_are_evaluated() -> None:
     fraction = {"gates": {"options": {"evaluation": "fraction"}}, "weights": [1]}
     plan = plan_of({"round": GATES, "fraction": fraction, "gradient": GRADIENT})
@@ -72,13 +81,21 @@ def criterion(**changes: Any) -> dict[str, Any]:
     return {"methods": {"m": {**GRADIENT, **changes}}}
 
 
+def control(**changes: Any) -> dict[str, Any]:
+    return {"methods": {"gradient": GRADIENT, "gates": GATES, "m": {"control": "fresh", **changes}}}
+
+
+def target(**changes: Any) -> dict[str, Any]:
+    return {"methods": {"m": {"gates": {}, "penalty": "target", **changes}}}
+
+
 def exact(**changes: Any) -> dict[str, Any]:
     return {"methods": {"m": {"gates": {"name": "subset"}, **changes}}}
 
 
 WRONG = [
     ({"budget": [3]}, "unknown key study.budget; allowed are name, methods, tuning, budgets"),
-    (criterion(weight=1), "unknown key study.methods.m.weight; allowed are weights"),
+    (criterion(weight=1), "unknown key study.methods.m.weight; allowed are gates, penalty, weights"),
     (gates(gates={"rate": 1}), "unknown key study.methods.m.gates.rate"),
     ({"tuning": {**TUNING, "lr": 1}}, "unknown key study.tuning.lr; allowed are updates"),
     ({"selection": {"scop": 1}}, "unknown key study.selection.scop; allowed are scope, floor"),
@@ -87,8 +104,8 @@ WRONG = [
     ({"methods": {}}, "study.methods: {}; allowed is a mapping with at least one method"),
     ({"methods": ["gradient"]}, "study.methods: ('gradient',); allowed is a mapping"),
     ({"methods": {"m": "gradient"}}, "study.methods.m: 'gradient'; allowed is a mapping"),
-    (criterion(gates={}, weights=[1]), "study.methods.m: allowed is one of gates and criterion"),
-    ({"methods": {"m": {}}}, "study.methods.m: allowed is one of gates and criterion"),
+    (criterion(gates={}, weights=[1]), "study.methods.m: allowed is one of gates, criterion and control"),
+    ({"methods": {"m": {}}}, "study.methods.m: allowed is one of gates, criterion and control"),
     ({"methods": {"a b": GRADIENT}}, "study.methods.a b: allowed in names are letters"),
     ({"methods": {1: GRADIENT}}, "study.methods.1: allowed in names are letters"),
     ({"methods": {"unpruned": GRADIENT}}, "study.methods.unpruned: the name of an unpruned"),
@@ -110,6 +127,35 @@ WRONG = [
     (criterion(rearrange=True), "study.methods.m.rearrange: true, but gradient scores no pairs; allowed with fisher"),
     (criterion(rescale=1), "study.methods.m.rescale: 1; allowed are true and false"),
     (gates(rescale=True), "study.methods.m.rescale: True; allowed with a criterion, not with gates"),
+    (criterion(penalty="target"), "study.methods.m.penalty: 'target'; allowed with gates, not with a criterion"),
+    (gates(penalty="l2"), "study.methods.m.penalty: 'l2'; allowed are l0, target"),
+    (target(weights=[1]), "study.methods.m.weights: (1,); allowed with penalty: l0, target has budgets"),
+    (target(gates={"kinds": ["encoder.self"]}), "study.methods.m.gates.kinds: ['encoder.self']; penalty: target need"),
+    (
+        target(gates={"options": {"evaluation": "fraction"}}),
+        "study.methods.m.penalty: target; allowed with hard_concrete gates that are rounded",
+    ),
+    ({**target(), "budgets": []}, "study.methods.m: no budgets; set study.budgets"),
+    (exact(penalty="target"), "study.methods.m.penalty: 'target'; allowed with other gates than subset"),
+    (criterion(num_cuts=3), "study.methods.m.num_cuts: 3; allowed with schedule: gradual"),
+    (criterion(schedule="gradual", num_cuts=0), "study.methods.m: schedule.num_cuts: 0; allowed are whole numbers"),
+    (criterion(schedule="gradual", recovery=True), "study.methods.m.recovery: true; allowed with other schedules th"),
+    (criterion(schedule="slow"), "study.methods.m.schedule: 'slow'; allowed are one_shot, iterative, gradual"),
+    (criterion(kinds=["cross"]), "study.methods.m.kinds: ['cross']; allowed are lists of encoder.self"),
+    (
+        criterion(kinds=["encoder.self"]),
+        "study.methods.m: selection.kinds: ['encoder.self'] keeps 8 heads in any case, but the budget is 4",
+    ),
+    (control(), "study.methods.m.heads_of: None; allowed is the name of another method"),
+    (control(heads_of="m"), "study.methods.m.heads_of: 'm'; allowed is the name of another method"),
+    (control(heads_of="x"), "study.methods.m.heads_of: 'x'; allowed are gradient, gates"),
+    (control(control="old", heads_of="gradient"), "study.methods.m.control: 'old'; allowed are fresh, original, dense"),
+    (control(heads_of="gradient", budgets=[5]), "study.methods.m.budgets: 5; allowed are those of gradient: [12, 4]"),
+    (control(heads_of="gates"), "study.methods.m.weights: not set; gates has points told by weights"),
+    (control(heads_of="gradient", weights=[0.1]), "study.methods.m.budgets: not set; gradient has points told by"),
+    (control(heads_of="gates", weights=[0.3]), "study.methods.m.weights: 0.3; allowed are those of gates: [0.01, 0.1]"),
+    (control(heads_of="gradient", recovery=True), "study.methods.m.recovery: True; allowed with a criterion, not wit"),
+    (control(heads_of="gradient", gates={}), "study.methods.m: allowed is one of gates, criterion and control"),
     ({"vary": ["data", "model"]}, "study.vary: ['data', 'model']; allowed are lists of data, dropout, gates"),
     ({"vary": []}, "study.vary: []; allowed are lists of data, dropout, gates"),
     ({"vary": "gates"}, "study.vary: 'gates'; allowed are lists of data, dropout, gates"),
@@ -131,7 +177,7 @@ WRONG = [
     (gates(weights=0.1), "study.methods.m.weights: 0.1; allowed are lists"),
     (gates(weights=[]), "study.methods.m.weights: (); allowed are lists"),
     (gates(weights=[0.1, 0.1]), "study.methods.m: two points are called m-w0.1-seed1"),
-    (gates(budgets=[4]), "study.methods.m.budgets: (4,); allowed with a criterion, not with gates"),
+    (gates(budgets=[4]), "study.methods.m.budgets: (4,); allowed with a criterion, with gates named subset and with"),
     (gates(recovery=True), "study.methods.m.recovery: True; allowed with a criterion"),
     (
         gates(gates={"kinds": ["encoder"]}),
@@ -144,7 +190,7 @@ WRONG = [
     (criterion(criterion="gate"), "study.methods.m.criterion: gate, but the base of a study has no gates; allowed"),
     (criterion(criterion="gradients"), "study.methods.m: criterion: 'gradients' is unknown; allowed are"),
     (criterion(options={"absolut": 1}), "study.methods.m: criterion.absolut: unknown for gradient"),
-    (criterion(weights=[1]), "study.methods.m.weights: (1,); allowed with gates, not with a criterion"),
+    (criterion(weights=[1]), "study.methods.m.weights: (1,); allowed with gates and a control, not with a criterion"),
     (criterion(schedule="steps"), "study.methods.m.schedule: 'steps'; allowed are one_shot, iterative"),
     (criterion(recovery=3), "study.methods.m.recovery: 3; allowed are true and false"),
     (criterion(seeds=[1, 1]), "study.methods.m.seeds: [1, 1]; allowed are lists of different whole numbers"),

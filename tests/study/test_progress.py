@@ -8,7 +8,9 @@ from prune_lab.study.progress import Progress, updates_by_stage
 METHODS = {
     "gates": {"gates": {"name": "hard_concrete"}, "weights": [0.1, 0.2]},
     "steps": {"criterion": "magnitude", "schedule": "iterative", "recovery": True},
+    "again": {"control": "fresh", "heads_of": "alone", "budgets": [3]},
     "alone": {"criterion": "magnitude", "budgets": [3]},
+    "gradual": {"criterion": "magnitude", "schedule": "gradual", "budgets": [3]},
 }
 
 
@@ -20,8 +22,14 @@ def plan() -> Plan:
 
 def test_updates_of_each_stage() -> None:
     wanted = [("base", 500), ("unpruned", 100), ("gates-w0.1-seed1", 100), ("gates-w0.2-seed1", 100)]
-    wanted += [("steps-4heads-seed1", 50), ("steps-2heads-seed1", 50), ("alone-3heads-seed1", 0)]
-    assert list(updates_by_stage(plan(), 500).items()) == wanted
+    wanted += [
+        ("steps-4heads-seed1", 50),
+        ("steps-2heads-seed1", 50),
+        ("alone-3heads-seed1", 0),
+        ("gradual-3heads-seed1", 100),
+    ]
+    wanted += [("again-3heads-seed1", 1300)]
+    assert list(updates_by_stage(plan(), 500, 1200).items()) == wanted
 
 
 def test_the_rest_takes_as_long_for_each_update_and_each_measurement_as_so_far(

@@ -88,7 +88,7 @@ def test_text_that_changed_is_refused(make_setup: Make, copied: Path, splits: Sp
 
 def test_another_base_under_the_same_name_is_refused(make_setup: Make, splits: Splits, tmp_path: Path) -> None:
     setup = make_setup(METHODS)
-    model, other = setup.build_model(), Transformer(setup.model)
+    model, other = setup.build_model(1), Transformer(setup.model)
     contents = contents_of(splits, model)
     assert contents["init_from"] == weights_hash(model) and set(contents) > {"data.train", "data.test"}
     assert check_identity(setup.config, setup.plan, contents, tmp_path)

@@ -1,5 +1,7 @@
 """Stages: what gates, criteria and training between them leave behind, measured on the model loaded back."""
 
+import dataclasses
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,11 +16,13 @@ from prune_lab.evaluation.generate import translate_lines
 from prune_lab.heads import HeadMask
 from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.surgery import fold_fractions, mask_heads
+from prune_lab.pruning.criteria.registry import score_heads
+from prune_lab.pruning.surgery import fold_fractions, mask_heads, prune_heads
 from prune_lab.results.record import Record
+from prune_lab.study.gated_points import GatedPoints
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
-from prune_lab.training.fit import fit
+from prune_lab.training.fit import Seeds, fit
 
 GRADIENT = {"criterion": "gradient"}
 # Gates of this method stay open over so few updates, and those of the other close at once.
@@ -165,6 +169,7 @@ def test_b3_budgets_are_exact_in_the_record_and_in_the_export(stages_of: Callabl
         "scope": "global",
         "floor": 0,
         "rearrange": False,
+        "kinds": None,
     }
 
 
@@ -203,7 +208,7 @@ def test_exact_gates_keep_what_each_budget_says(stages_of: Callable[..., Stages]
     stages = stages_of({"dsp": {"gates": gates}}, budgets=[4, 2])
     points = stages.setup.plan.points()
     assert [(point.name, point.key) for point in points] == [("dsp-4heads-seed1", "4"), ("dsp-2heads-seed1", "2")]
-    trained = stages._trained_gates(points[0])
+    trained = GatedPoints(stages)._trained(points[0])
     assert trained.config.gates is not None and trained.config.gates["options"]["keep"] == 4
     base = stages.base_model()
     same = torch.equal(
@@ -218,6 +223,141 @@ def test_exact_gates_keep_what_each_budget_says(stages_of: Callable[..., Stages]
         assert record.remaining_heads == budget and not model_of(record).gates()
         assert record.settings["budget"] == budget and "penalty_weight" not in record.settings
         assert record.settings["gates"] == gates and record.settings["recovery_updates"] == 2
+
+
+def test_a_target_leads_to_exactly_so_many_heads_and_says_what_was_expected(
+    stages_of: Callable[..., Stages],
+) -> None:
+    method = {"gates": {"options": {"init": 2.0}}, "penalty": "target", "penalty_warmup_updates": 2}
+    stages = stages_of({"target": method}, budgets=[4, 2])
+    points = stages.setup.plan.points()
+    assert [(point.name, point.budget) for point in points] == [("target-4heads-seed1", 4), ("target-2heads-seed1", 2)]
+    model = gated_export(stages, "round")
+    record = point_of(stages)
+    by_log_a = sorted(((value, site, head) for site, row in LOG_A.items() for head, value in enumerate(row)))
+    kept = {(site, head) for _, site, head in by_log_a[-4:]}
+    assert {(site, head) for site, heads in record.heads.items() for head in heads} == kept
+    assert record.remaining_heads == 4 and not model_of(record).gates()
+    shift = 2 / 3 * math.log(0.1 / 1.1)
+    expected = sum(1 / (1 + math.exp(shift - value)) for row in LOG_A.values() for value in row)
+    assert record.settings["expected_open"] == pytest.approx(expected, abs=0.006)
+    assert record.settings["keep_rule_heads"] == sum(value > 0 for row in LOG_A.values() for value in row)
+    assert record.settings["penalty"] == "target" and record.settings["budget"] == 4
+    assert model.config.gates is not None
+
+
+def test_the_multipliers_of_a_target_are_trained(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = stages_of({"target": {"gates": {}, "penalty": "target"}}, budgets=[2])
+    penalties = []
+
+    def noted(*arguments: Any, **settings: Any) -> Any:
+        penalties.append(settings["penalty"])
+        return fit(*arguments, **settings)
+
+    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
+    assert point_of(stages).remaining_heads == 2
+    assert penalties[0].heads == 2 and float(penalties[0].multipliers.abs().min()) > 0 and penalties[1] is None
+
+
+def test_heads_go_while_the_base_trains_on(stages_of: Callable[..., Stages]) -> None:
+    stages = stages_of({"gradual": {"criterion": "gradient", "schedule": "gradual", "num_cuts": 3}})
+    four, two = point_of(stages), point_of(stages, 1)
+    assert [record.remaining_heads for record in (four, two)] == [4, 2]
+    assert four.settings["schedule"] == {"name": "gradual", "num_cuts": 3}
+    for record in (four, two):
+        assert record.settings["criterion"]["name"] == "gradient"
+        assert (record.settings["masking_updates"], record.settings["recovery_updates"]) == (4, 2)
+        assert record.settings["updates"] == 10 and record.state == "pruned"
+    assert {path.name for path in (stages.directory / "scores").iterdir()} == {
+        "gradual-4heads-seed1-6heads.json", "gradual-4heads-seed1-5heads.json",
+        "gradual-2heads-seed1-6heads.json", "gradual-2heads-seed1-3heads.json",
+    }  # fmt: skip
+
+
+def test_only_the_kinds_of_a_method_lose_heads(stages_of: Callable[..., Stages]) -> None:
+    stages = stages_of({"encoder": {**GRADIENT, "kinds": ["encoder.self"], "budgets": [5, 4]}})
+    for index, left in enumerate((1, 0)):
+        heads = point_of(stages, index).heads
+        assert {site: len(kept) for site, kept in heads.items()} == {
+            "encoder.0.self": left, "decoder.0.self": 2, "decoder.0.cross": 2,
+        }  # fmt: skip
+
+
+def test_sentences_for_scores_are_drawn_with_the_seed(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[set[tuple[int, ...]]] = []
+
+    def noted(model: Transformer, batches: Any, criterion: Any) -> Any:
+        seen.append({tuple(row[row != 0].tolist()) for batch in batches for row in batch.source_ids})
+        return score_heads(model, batches, criterion)
+
+    monkeypatch.setattr("prune_lab.study.on_text.score_heads", noted)
+    stages = stages_of({"gradient": {**GRADIENT, "seeds": [1, 2]}}, budgets=[4], scoring_sentences=20)
+    for index in range(2):
+        point_of(stages, index)
+    again = stages_of({"again": {**GRADIENT, "seeds": [1]}}, budgets=[4], scoring_sentences=20)
+    point_of(again)
+    assert seen[0] == seen[2] and len(seen[0] & seen[1]) < 15
+
+
+CONTROLS = {kind: {"control": kind, "heads_of": "gradient", "budgets": [4]} for kind in ("fresh", "original", "dense")}
+
+
+def test_controls_have_the_heads_of_a_method_and_are_trained_from_scratch(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = stages_of({**CONTROLS, "gradient": GRADIENT})
+    started: dict[str, tuple[Transformer, Seeds]] = {}
+
+    def noted(model: Transformer, *arguments: Any, **settings: Any) -> Any:
+        started[settings["label"]] = (model.copy(), settings["seeds"])
+        return fit(model, *arguments, **settings)
+
+    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
+    points = stages.setup.plan.points()
+    assert [point.method.name for point in points] == ["gradient", "gradient", "fresh", "original", "dense"]
+    records = {point.method.name: stages.point(point) for point in points[:1] + points[2:]}
+    first = stages.setup.build_model(1)
+    for kind in ("fresh", "original", "dense"):
+        record, (model, seeds) = records[kind], started[f"{kind}-4heads-seed1"]
+        assert record.settings["control"] == kind and record.settings["heads_of"] == "gradient"
+        assert record.settings["updates"] == 4 + 6 == records["gradient"].settings["updates"] + 6
+        assert record.seeds == asdict(seeds) and (record.seeds["model"] == 1) is (kind == "original")
+        initial = prune_heads(
+            stages.setup.build_model(seeds.model),
+            HeadMask({site: tuple(heads) for site, heads in record.heads.items()}),
+        )
+        assert all(torch.equal(value, initial.state_dict()[name]) for name, value in model.state_dict().items())
+        assert torch.equal(model.source_table.weight, first.source_table.weight) is (kind == "original")
+        assert f"{kind}-4heads-seed1 on" in started
+    assert records["fresh"].heads == records["original"].heads == records["gradient"].heads
+    assert sorted(len(heads) for heads in records["dense"].heads.values()) == [1, 1, 2]
+
+
+def test_a_control_of_a_point_that_is_not_done_says_so(stages_of: Callable[..., Stages]) -> None:
+    stages = stages_of({"gradient": GRADIENT, "fresh": CONTROLS["fresh"]})
+    with pytest.raises(ValueError, match=r"fresh-4heads-seed1: needs the heads of gradient-4heads-seed1, which is not"):
+        point_of(stages, 2)
+
+
+def test_a_control_of_gates_goes_by_their_weights(stages_of: Callable[..., Stages]) -> None:
+    control = {"control": "fresh", "heads_of": "gates", "weights": [9]}
+    stages = stages_of({"gates": CLOSING, "again": control})
+    gates, again = point_of(stages), point_of(stages, 1)
+    assert again.heads == gates.heads and again.settings["penalty_weight"] == 9
+
+
+def test_original_weights_of_a_given_base_need_its_seed(make_setup: Make, stages_of: Callable[..., Stages]) -> None:
+    setup = make_setup({"gradient": GRADIENT, "original": CONTROLS["original"]})
+    given = {"trained_base": setup.build_model(5)}
+    with pytest.raises(
+        ValueError, match=r"study\.methods\.original\.control: original, but nothing says with which wei"
+    ):
+        dataclasses.replace(setup, **given)
+    assert dataclasses.replace(setup, **given, trained_seed=5).initial_seed == 5
 
 
 def test_random_points_of_two_seeds_differ(stages_of: Callable[..., Stages]) -> None:
@@ -268,7 +408,7 @@ def test_a_point_that_is_done_keeps_no_copy_with_gates_and_is_not_looked_at_agai
     point_of(stages)
     place = stages.place_of(stages.setup.plan.points()[0])
     assert (place / "training" / "gates.jsonl").is_file() and not (place / "gated").exists()
-    monkeypatch.setattr(stages, "_gated", None)
+    monkeypatch.setattr(stages, "_makers", {})
     (place / "gated").mkdir()
     capsys.readouterr()
     point_of(stages)
