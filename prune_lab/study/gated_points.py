@@ -43,6 +43,7 @@ class GatedPoints:
         gated = self._trained(point)
         pruned, facts = self._cut(gated, point)
         updates = tuning.recovery_updates
+        freeze(pruned.model, (method.gates or {}).get("freeze") or ())
         model, recovered = stages.recover(
             pruned.model,
             place / "recovery",
@@ -100,8 +101,7 @@ class GatedPoints:
         if method.gates.get("name") == EXACT:  # the last quarter is for the weights, with the choice made
             options = {"anneal_updates": tuning.updates * 3 // 4, **options, "keep": point.budget}
         model.add_gates(method.gates.get("name", "hard_concrete"), method.gates.get("kinds") or KINDS, options)
-        if method.gates.get("alone"):
-            freeze(model, PARTS)
+        freeze(model, PARTS if method.gates.get("alone") else method.gates.get("freeze") or ())
         settings = stages.setup.tuned(updates=tuning.updates, decay_updates=0, keep="last")
         if method.gates.get("learning_rate") is not None:
             settings = replace(settings, gate_learning_rate=method.gates["learning_rate"])

@@ -19,6 +19,7 @@ from prune_lab.pruning.selection import check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 from prune_lab.study.checks import check_keys, check_seeds, check_whole, is_number
+from prune_lab.training.parameters import PARTS
 
 EXACT = "subset"
 PENALTIES = ("l0", "target")
@@ -41,11 +42,12 @@ class Method:
 
     Attributes:
         name: of the line.
-        gates: `{"name", "kinds", "options", "learning_rate", "alone"}`, for gates. With `options.evaluation` `fraction`
-            the survivors of the keep rule keep their fractions, folded into W_O; otherwise they count fully. Gates
-            named `subset` keep exactly as many heads as each of the budgets says; their temperature falls over three
-            quarters of the updates with gates unless `options.anneal_updates` says otherwise. `learning_rate` is
-            theirs, that of the study when left out; with `alone` nothing else is trained until the cut.
+        gates: `{"name", "kinds", "options", "learning_rate", "alone", "freeze"}`, for gates. With `options.evaluation`
+            `fraction` the survivors of the keep rule keep their fractions, folded into W_O; otherwise they count fully.
+            Gates named `subset` keep exactly as many heads as each of the budgets says; their temperature falls over
+            three quarters of the updates with gates unless `options.anneal_updates` says otherwise. `learning_rate` is
+            theirs, that of the study when left out; with `alone` nothing else is trained until the cut; `freeze` names
+            parts of the model (`encoder`, `decoder`, `embeddings`) that are not trained before it nor after it.
         penalty: what closes the other gates: `l0`, by each of the weights, or `target`, which leads the expected number
             of open heads to each of the budgets; then the heads with the highest log_a are kept, exactly so many.
         weights: penalty weights, for `l0`.
@@ -151,7 +153,7 @@ class Method:
 
     def _check_gates(self, where: str) -> None:
         gates: Any = self.gates
-        check_keys(f"{where}.gates", gates, ("name", "kinds", "options", "learning_rate", "alone"))
+        check_keys(f"{where}.gates", gates, ("name", "kinds", "options", "learning_rate", "alone", "freeze"))
         check_kinds(f"{where}.gates.kinds", gates.get("kinds", KINDS) or ())
         if not isinstance(gates.get("options") or {}, Mapping):
             raise ValueError(f"{where}.gates.options: {gates['options']!r}; allowed is a mapping")
@@ -164,6 +166,9 @@ class Method:
             raise ValueError(f"{where}.gates.learning_rate: {rate!r}; allowed are numbers above 0")
         if not isinstance(gates.get("alone", False), bool):
             raise ValueError(f"{where}.gates.alone: {gates['alone']!r}; allowed are true and false")
+        frozen = gates.get("freeze") or ()
+        if not isinstance(frozen, list | tuple) or not set(frozen) <= set(PARTS) or set(frozen) >= set(PARTS):
+            raise ValueError(f"{where}.gates.freeze: {frozen!r}; allowed are lists of some of {', '.join(PARTS)}")
         if gates.get("name") == EXACT:
             for key in ("penalty", "weights", "penalty_warmup_updates"):
                 if getattr(self, key):

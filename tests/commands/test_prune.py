@@ -102,7 +102,7 @@ def test_scopes_share_the_budget_out(prune: Run, base: Path, scope: str) -> None
     places, _ = prune(f"export={base}", "budgets=[3]", f"selection.scope={scope}", "criterion=random", "seed=3")
     assert [len(kept) for kept in heads_of(places[3]).values()] == [1, 1, 1]
     record = Record.load(places[3])
-    assert record.settings["selection"] == {"scope": scope, "floor": 0, "rearrange": False}
+    assert record.settings["selection"] == {"scope": scope, "floor": 0, "rearrange": False, "kinds": None}
     assert record.settings["criterion"] == {"name": "random", "seed": 3} and record.seed == 3
 
 
@@ -124,6 +124,40 @@ def test_steps_score_anew_and_recovery_trains_after_each(prune: Run, base: Path,
     assert "4-heads: update 2/2  " in found.out
     assert (four.validation_decoding, four.training["parts"]) == ("greedy", 2) and four.seconds["training"] > 0
     assert four.validation_bleu is not None and (places[4] / "metrics.csv").is_file()
+
+
+def test_gradual_points_lose_heads_in_the_first_share_of_the_updates(prune: Run, base: Path) -> None:
+    training = ["trainer.max_steps=6", "scheduler.warmup_updates=0", "scheduler.decay_updates=2"]
+    places, found = prune(
+        f"export={base}", "budgets=[4,2]", "schedule=gradual", "schedule.num_cuts=3", "schedule.share=0.66", *training
+    )
+    for budget, seen in ((4, [5, 4]), (2, [3, 2])):
+        record = Record.load(places[budget])
+        assert sum(map(len, heads_of(places[budget]).values())) == budget
+        assert record.settings["schedule"] == {"name": "gradual", "num_cuts": 3}
+        assert (record.settings["masking_updates"], record.settings["recovery_updates"]) == (4, 2)
+        assert record.settings["updates"] == 4 + 6
+        lines = [
+            line for line in found.out.splitlines() if line.startswith(f"{budget}-heads: ") and "heads from" in line
+        ]
+        assert [int(line.split()[1]) for line in lines] == seen
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ([], "schedule: gradual masks heads while the model trains; allowed with trainer.max_steps above 0"),
+        (
+            ["rescale=true", "trainer.max_steps=4"],
+            "rescale: true with schedule=gradual; allowed are schedules that cut",
+        ),
+        (["trainer.max_steps=4"], "schedule.num_cuts: 10; allowed are numbers up to that of the updates, 2"),
+    ],
+)
+def test_what_does_not_go_with_gradual_pruning(
+    run: Run, folder: Path, base: Path, overrides: Any, message: str
+) -> None:
+    assert message in run("prune", f"export={base}", "budgets=[2]", "schedule=gradual", *overrides).refused()
 
 
 def test_one_shot_points_recover_each_on_its_own(prune: Run, base: Path) -> None:

@@ -122,6 +122,8 @@ WRONG = [
         "study.methods.m.gates.learning_rate: 0; allowed are numbers",
     ),
     (exact(gates={"name": "subset", "alone": 1}), "study.methods.m.gates.alone: 1; allowed are true and false"),
+    (gates(gates={"freeze": ["gates"]}), "study.methods.m.gates.freeze: ['gates']; allowed are lists of some of enco"),
+    (gates(gates={"freeze": "decoder"}), "study.methods.m.gates.freeze: 'decoder'; allowed are lists of some of enco"),
     (exact(gates={"name": "subset", "options": {"variant": 1}}), "study.methods.m: gates.variant: 1; allowed are gum"),
     ({**exact(), "budgets": []}, "study.methods.m: no budgets; set study.budgets"),
     (criterion(rearrange=True), "study.methods.m.rearrange: true, but gradient scores no pairs; allowed with fisher"),

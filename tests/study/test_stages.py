@@ -246,6 +246,15 @@ def test_a_target_leads_to_exactly_so_many_heads_and_says_what_was_expected(
     assert model.config.gates is not None
 
 
+def test_frozen_parts_are_trained_neither_before_the_cut_nor_after(stages_of: Callable[..., Stages]) -> None:
+    gates = {"kinds": ["encoder.self"], "options": {"init": 0.2}, "freeze": ["decoder"]}
+    stages = stages_of({"encoder": {"gates": gates, "weights": [9]}})
+    model, base = model_of(point_of(stages)), stages.base_model()
+    before, after = base.state_dict(), model.state_dict()
+    moved = {name for name in after if not torch.equal(after[name], before[name])}
+    assert moved and all(name.startswith("encoder") for name in moved)
+
+
 def test_the_multipliers_of_a_target_are_trained(
     stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from prune_lab.training.schedules import Cosine, InverseSquareRoot, Trapezoid, constant
+from prune_lab.training.schedules import Cosine, InverseSquareRoot, Trapezoid, constant, later
 
 SCHEDULES = {
     "inverse_sqrt": InverseSquareRoot(warmup_updates=100),
@@ -98,3 +98,8 @@ def test_settings_that_cannot_work(build, message):
     with pytest.raises(ValueError, match=message) as error:
         build()
     assert "\n" not in str(error.value)
+
+
+def test_what_is_left_of_a_schedule_goes_on_where_it_was():
+    whole = Trapezoid(total_updates=10, warmup_updates=4, decay_updates=3)
+    assert [later(whole, 3)(update) for update in range(7)] == [whole(update) for update in range(3, 10)]
