@@ -124,9 +124,9 @@ def _answers(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
 
 _NO_LOSS = (
     "No significant loss: from all heads towards few, the last point before the first whose adjusted p-value is below "
-    f"{LEVEL:g} at a difference below 0. That is no proof that nothing is lost: the loss may be as large as the lower end "
-    "of the interval says. The correction keeps chance from making losses of many points, and asks for more evidence of "
-    "each; a loss that is significant alone (p), but not among all (p, Holm), is likely to be one."
+    f"{LEVEL:g} at a difference below 0. That is no proof that nothing is lost: the loss may be as large as the lower "
+    "end of the interval says. The correction keeps chance from making losses of many points, and so asks for more "
+    "evidence of each: a loss that is significant alone (p) but not among all points (p, Holm) may well be one."
 )
 _CURVE = (
     "BLEU against remaining heads",

@@ -73,7 +73,7 @@ def quality_note(panel: Panel) -> str:
         return ""
     return (
         "p: two-sided, of approximate randomisation against the unpruned model; b: of the paired bootstrap, where a "
-        f"record has no randomisation. p, Holm: the same, corrected for all {len(tests)} points; red: a significant loss."
+        f"record has no randomisation. p, Holm: corrected for all {len(tests)} points; red: a significant loss."
     )
 
 

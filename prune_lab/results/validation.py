@@ -176,7 +176,7 @@ def _check_randomisation(randomisation: Any) -> None:
     """It may be missing: records of earlier releases have none."""
     if randomisation is None:
         return
-    value = randomisation.get("p_value") if isinstance(randomisation, dict) else None
+    value: Any = randomisation.get("p_value") if isinstance(randomisation, dict) else None
     if not _is_number(value) or not 0 < value <= 1:
         raise ValueError("record key 'significance.randomisation' lacks 'p_value', a number above 0 and up to 1")
     packed = randomisation.get("differences")

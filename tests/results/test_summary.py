@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from prune_lab.evaluation.significance import bleu_statistics, paired_bootstrap, resampled_bleu
+from prune_lab.results.answer_rows import answers_table
 from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.record import Record
 from prune_lab.results.report import _key_figures
-from prune_lab.results.rows import answers_table, size_table
+from prune_lab.results.rows import size_table
 from prune_lab.results.speed import NO_CHANGE, mean_change, speed_change
 from prune_lab.results.style import method_styles
 from prune_lab.results.summary import answers, best_answer, sentences, trained_otherwise
