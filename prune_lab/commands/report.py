@@ -27,6 +27,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         known = "".join(f"; {place}: {what}" for place, what in lacking if what != NO_RECORD)
         listed = ", ".join(map(str, paths))
         raise ValueError(f"runs: no record.json in or below {listed}; a finished run leaves one{known}")
+    from prune_lab.results.answers_text import answers_text
     from prune_lab.results.report import write_report
 
     title = {"title": config["title"]} if config["title"] is not None else {}
@@ -35,6 +36,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
     print(f"{len(records) - num_failed} models evaluated" + (f", {num_failed} failed" if num_failed else ""))
     for place, what in lacking:
         print(f"unfinished: {place} ({what})")
+    found = answers_text(records)
+    if found:
+        print(found)
     print(f"report: {page}")
 
 

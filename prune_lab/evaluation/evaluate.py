@@ -19,8 +19,8 @@ from prune_lab.evaluation.device import choose_device
 from prune_lab.evaluation.environment import hardware
 from prune_lab.evaluation.generate import MAX_SOURCE_TOKENS, translate_lines
 from prune_lab.evaluation.outcome import Evaluation
+from prune_lab.evaluation.randomisation import significance
 from prune_lab.evaluation.scoring import bleu_metric, score
-from prune_lab.evaluation.significance import paired_bootstrap
 from prune_lab.model.storage import WEIGHTS, load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.files import hash_lines, relative_path, write_atomically
@@ -129,7 +129,7 @@ def record_export(
         device: where to decode; see `choose_device`.
         base_hash: hash of the weights of the base model; an unpruned export is its own base.
         gate_evaluation: `round` or `fraction` when gates chose the heads; asked of the gates that are left when None.
-        baseline: hypotheses of the unpruned model, for the paired bootstrap.
+        baseline: hypotheses of the unpruned model, for the paired bootstrap and approximate randomisation.
         facts: other keys of the record: label, settings, seeds, seconds, validation_bleu, config.
 
     Raises:
@@ -153,9 +153,9 @@ def record_export(
     )
     comparison = None
     if baseline is not None:
-        comparison = paired_bootstrap(
+        comparison = significance(
             found.hypotheses, baseline, corpus.targets, tokenize=splits.score_tokenize, lowercase=splits.lowercase
-        ).to_dict()
+        )
     record = found.to_record(
         method=method,
         seed=seed,

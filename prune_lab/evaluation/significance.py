@@ -2,7 +2,7 @@
 
 `sacrebleu.significance.PairedTest` gives the interval of each system's own score, but not that of the difference,
 and finds identical outputs to differ (p = 1/1001). Hence this version: it draws the same samples for the same seed,
-and returns the interval of the difference and a two-sided p-value.
+and returns the interval of the difference and a two-sided p-value. `randomisation` has the other usual test.
 
 Shape legend: N sentences, R resamples, 10 BLEU statistics (hypothesis length, reference length, matches of order
 1 to 4, hypothesis n-grams of order 1 to 4).

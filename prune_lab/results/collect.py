@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.curves import Point, panels, references
+from prune_lab.results.content import panel_content
+from prune_lab.results.curves import Point, panels, places
 from prune_lab.results.families import compared_with, is_reference
 from prune_lab.results.files import json_text, relative_path, write_atomically
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
+from prune_lab.results.significance import PointTest, PointTests
 
 # The first eight are relied on by readers of the file; new columns go to the end.
 COLUMNS = (
@@ -69,6 +71,14 @@ COLUMNS = (
     "speed_ratio_low",
     "speed_ratio_high",
     "baseline_bleu",
+    "p_value_randomisation",
+    "p_value_holm",
+    "p_value_test",
+    "point_runs",
+    "point_bleu_mean",
+    "point_bleu_std",
+    "point_chrf_mean",
+    "point_chrf_std",
 )
 
 
@@ -114,11 +124,20 @@ def order(record: Record) -> tuple[bool, str, int, int, str]:
     return (not is_reference(record), record.method, -heads, record.seed, record.point)
 
 
-def row(record: Record, start: str | os.PathLike[str], reference: Point | None = None) -> dict[str, Any]:
+def row(
+    record: Record,
+    start: str | os.PathLike[str],
+    reference: Point | None = None,
+    point: Point | None = None,
+    test: PointTest | None = None,
+) -> dict[str, Any]:
     """One row of `results.csv`; paths are relative to the directory `start`.
 
     The difference is that to the mean BLEU of `reference`, as in the report; it has an interval where the record was
     compared with just that model when it was measured. Without a reference it is as recorded.
+
+    `p_value` (bootstrap) and `p_value_randomisation` are of the record alone. `p_value_holm` is that of its point, by
+    `p_value_test`, corrected for all points of the panel; the mean and deviation over seeds are of its point as well.
     """
     speed = record.speed or {}
     significance = record.significance or {}
@@ -150,6 +169,10 @@ def row(record: Record, start: str | os.PathLike[str], reference: Point | None =
         "difference_low": significance.get("low"),
         "difference_high": significance.get("high"),
         "p_value": significance.get("p_value"),
+        "p_value_randomisation": (significance.get("randomisation") or {}).get("p_value"),
+        "p_value_holm": None if test is None else test.adjusted,
+        "p_value_test": None if test is None else test.raw.test,
+        **_over_seeds(point),
         "sentences_per_second": speed.get("sentences_per_second"),
         "spread_low": low,
         "spread_high": high,
@@ -173,11 +196,26 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
     writer.writeheader()
-    measured_from = references(records)
-    writer.writerows(
-        row(record, Path(path).parent, measured_from.get(id(record))) for record in sorted(records, key=order)
-    )
+    found = places(records)
+    tests = {id(panel): PointTests(panel) for panel in {id(panel): panel for panel, _ in found.values()}.values()}
+    for record in sorted(records, key=order):
+        panel, point = found.get(id(record), (None, None))
+        test = tests[id(panel)].of(point) if panel is not None and point is not None else None
+        writer.writerow(row(record, Path(path).parent, panel.reference if panel else None, point, test))
     return write_atomically(path, text.getvalue())
+
+
+def _over_seeds(point: Point | None) -> dict[str, Any]:
+    if point is None:
+        return {}
+    chrf = point.chrf
+    return {
+        "point_runs": len(point.records),
+        "point_bleu_mean": point.bleu.mean,
+        "point_bleu_std": point.bleu.std,
+        "point_chrf_mean": chrf.mean if chrf else None,
+        "point_chrf_std": chrf.std if chrf else None,
+    }
 
 
 def _is_one_of(record: Record, references: Sequence[Record]) -> bool:
@@ -191,7 +229,7 @@ def write_json(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
     start = Path(path).parent
     content = {
         "format_version": FORMAT_VERSION,
-        "curves": [panel.to_dict() for panel in panels(records)],
+        "curves": [panel_content(panel) for panel in panels(records)],
         "records": [
             record.to_dict()
             | {

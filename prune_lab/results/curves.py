@@ -16,6 +16,7 @@ from prune_lab.results.families import (
     families,
     is_reference,
     num_compared,
+    same_model,
     unpruned_name,
 )
 from prune_lab.results.intervals import interval, p_value
@@ -191,16 +192,17 @@ def panels(records: Iterable[Record]) -> list[Panel]:
     return sorted(result, key=lambda panel: -len(panel.records))
 
 
-def references(records: Iterable[Record]) -> dict[int, Point]:
-    """What each complete record is measured from, by the identity of the record; nothing where there is no such model.
+def places(records: Iterable[Record]) -> dict[int, tuple[Panel, Point | None]]:
+    """The panel of each complete record, and the point that it is part of, by the identity of the record.
 
-    It is the first of `Panel.unpruned`, which is also in the dictionary, measured from itself.
+    Of an unpruned model that is in two panels, the first counts.
     """
-    found: dict[int, Point] = {}
+    found: dict[int, tuple[Panel, Point | None]] = {}
     for setting, base, members in _groups(records):
-        reference = _panel(setting, base, members).reference
-        if reference is not None:
-            found |= {id(record): reference for record in members if id(record) not in found}
+        panel = _panel(setting, base, members)
+        points = (*panel.unpruned, *panel.points)
+        owners = {same_model(record): point for point in points for record in point.records}
+        found |= {id(record): (panel, owners.get(same_model(record))) for record in members if id(record) not in found}
     return found
 
 

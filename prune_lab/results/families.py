@@ -70,6 +70,12 @@ def distinct(records: Iterable[Record]) -> list[Record]:
     return [_joined(members) for members in found.values()]
 
 
+def same_model(record: Record) -> tuple[object, ...]:
+    """What two records have in common if `distinct` takes them for one, whatever else was measured of it since."""
+    model = (record.weights_hash or record.bleu, record.state, record.remaining_heads)
+    return model if is_reference(record) and record.weights_hash else (*model, *_run(record))
+
+
 def _joined(measured: Sequence[Record]) -> Record:
     """One record of those of one model."""
     kept = max(measured, key=lambda record: record.significance is not None)  # the first of the best

@@ -29,7 +29,7 @@ def interval(records: Sequence[Record]) -> tuple[float, float] | None:
     """
     if len(records) == 1:
         return _recorded(records[0])
-    means = _mean_differences(records)
+    means = mean_differences(records)
     if means is None:
         return None
     tail = (1 - float((records[0].significance or {}).get("confidence", _CONFIDENCE))) / 2
@@ -42,12 +42,18 @@ def p_value(records: Sequence[Record]) -> float | None:
     if len(records) == 1:
         value = (records[0].significance or {}).get("p_value")
         return None if value is None else float(value)
-    means = _mean_differences(records)
-    observed = [(record.significance or {}).get("difference") for record in records]
-    if means is None or None in observed:
+    means = mean_differences(records)
+    difference = recorded_difference(records)
+    if means is None or difference is None:
         return None
-    difference = sum(map(float, observed)) / len(observed)  # type: ignore[arg-type]
     return (int(np.sum(np.abs(means - difference) >= abs(difference))) + 1) / (len(means) + 1)
+
+
+def recorded_difference(records: Sequence[Record]) -> float | None:
+    """The mean difference to the model that the records were compared with; None where one was not compared."""
+    found = [(record.significance or {}).get("difference") for record in records]
+    numbers = [float(value) for value in found if value is not None]
+    return sum(numbers) / len(numbers) if numbers and len(numbers) == len(found) else None
 
 
 def interval_text(records: Sequence[Record]) -> str:
@@ -69,11 +75,14 @@ def _recorded(record: Record) -> tuple[float, float] | None:
     return None if low is None or high is None else (float(low), float(high))
 
 
-def _mean_differences(records: Sequence[Record]) -> NDArray[np.float64] | None:
+def mean_differences(records: Sequence[Record]) -> NDArray[np.float64] | None:
     """Mean over the records of each resampled difference [R]; None unless all drew the same sentences."""
-    compared = [record.significance or {} for record in records]
-    rows = [significance.get("differences") for significance in compared]
-    draws = [tuple(significance.get(name) for name in _DRAW) for significance in compared]
-    if not all(rows) or len(set(draws)) > 1 or len({len(row) for row in rows if row}) > 1:
+    rows = [(record.significance or {}).get("differences") for record in records]
+    if not all(rows) or len({draw(record) for record in records}) > 1 or len({len(row) for row in rows if row}) > 1:
         return None
     return np.array(rows, dtype=np.float64).mean(axis=0)
+
+
+def draw(record: Record) -> tuple[object, ...]:
+    """What two records have in common if their resamples are of the same sentences."""
+    return tuple((record.significance or {}).get(name) for name in _DRAW)

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.results.canvas import frame, legend, method_handles, new_figure, settings, title
 from prune_lab.results.curves import Line, Panel, Point, Statistic
+from prune_lab.results.intervals import interval, recorded_difference
 from prune_lab.results.kept import heads_by_kind, original_heads
 from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 
@@ -24,6 +25,7 @@ _MAX_COLUMNS = 3
 def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure:
     """BLEU against remaining heads: one line for each method, seeds drawn faintly, the unpruned model as a star.
 
+    Thin bars are the intervals of the differences to the unpruned model, drawn around the mean BLEU of each point.
     Where a method falls far behind, a second view shows the few BLEU below the unpruned model.
     """
     styles = styles or method_styles(panel.lines)
@@ -124,6 +126,7 @@ def _draw_line(axis: Axes, line: Line, theme: Theme, style: MethodStyle) -> None
             alpha=0.35,
             zorder=3,
         )
+    _draw_intervals(axis, line, colour)
     axis.plot(
         [point.heads for point in line.points],
         [point.bleu.mean for point in line.points],
@@ -138,10 +141,35 @@ def _draw_line(axis: Axes, line: Line, theme: Theme, style: MethodStyle) -> None
     )
 
 
+def _draw_intervals(axis: Axes, line: Line, colour: str) -> None:
+    bars = [(point, *bar) for point in line.points if (bar := _bar(point)) is not None]
+    if bars:
+        points, below, above = zip(*bars, strict=True)
+        axis.errorbar(
+            [point.heads for point in points],
+            [point.bleu.mean for point in points],
+            yerr=[below, above],
+            fmt="none",
+            ecolor=colour,
+            elinewidth=0.9,
+            alpha=0.5,
+            zorder=4,
+        )
+
+
+def _bar(point: Point) -> tuple[float, float] | None:
+    """How far the interval of a point goes below and above its mean; None where it has none."""
+    bounds, difference = interval(point.records), recorded_difference(point.records)
+    if bounds is None or difference is None:
+        return None
+    return max(0.0, difference - bounds[0]), max(0.0, bounds[1] - difference)
+
+
 def _zoom(axis: Axes, panel: Panel, theme: Theme) -> None:
     assert panel.reference is not None
     best = panel.reference.bleu.mean
-    highest = max([best, *(record.bleu or 0.0 for record in panel.records)])
+    tops = [point.bleu.mean + bar[1] for point in panel.points if (bar := _bar(point)) is not None]
+    highest = max([best, *tops, *(record.bleu or 0.0 for record in panel.records)])
     axis.set_ylim(best - _ZOOM, highest + 0.12 * _ZOOM)
     title(axis, f"the {_ZOOM:g} BLEU below the unpruned model\n(shaded: less than {NEAR:g} lost)", theme, quiet=True)
 

@@ -69,7 +69,8 @@ class Record:
         seconds: What each part of the run took: training, scoring, evaluation, ...
         config: The full configuration of the run.
         significance: None, or the comparison with the unpruned model: difference, low, high, p_value, differences (one
-            for each resample), ...
+            for each resample), ..., all of the paired bootstrap; and `randomisation`, with p_value, num_samples, seed
+            and differences (packed) of approximate randomisation, which records of earlier releases lack.
         directory: Where the record was read from or saved to; not stored.
     """
 

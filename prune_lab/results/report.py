@@ -13,13 +13,16 @@ from urllib.parse import quote
 from matplotlib.figure import Figure
 
 from prune_lab.results import grids, plots, speed_plot
+from prune_lab.results.answer_rows import answers_table, area_note, area_table
+from prune_lab.results.area import ranking
 from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.files import write_atomically
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
 from prune_lab.results.record import Record
-from prune_lab.results.rows import answers_table, link, quality_table, size_table
+from prune_lab.results.rows import link, quality_note, quality_table, size_table
+from prune_lab.results.significance import LEVEL, PointTests, best_of, fewest_heads
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
 from prune_lab.results.summary import TOLERANCE, answers, best_answer, effort, sentences, trained_otherwise
 
@@ -95,20 +98,40 @@ def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, n
         embedded = _figure(draw, [directory / f"{name}{suffix}{ending}" for ending in suffixes], heading, caption)
         if embedded:
             parts += [f"<h3>{escape(heading)}</h3>", embedded]
-        if name == "curve" and answers(panel):
-            parts.append(f"<h3>Fewest heads for a loss of at most {TOLERANCE:g} BLEU</h3>")
-            parts.append(answers_table(panel, styles, TOLERANCE))
+        if name == "curve":
+            parts += _answers(panel, styles)
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
+    note = quality_note(panel)
+    parts += [f'<p class="quiet">{escape(note)}</p>'] if note else []
     sizes = size_table(panel)
     if sizes:
         parts += ["<h3>Size and speed</h3>", sizes]
     return [*parts, "<h3>How it was measured</h3>", _measurement(panel)]
 
 
+def _answers(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
+    parts = []
+    if answers(panel):
+        parts += ["<h3>Fewest heads of each method</h3>", answers_table(panel, styles, TOLERANCE)]
+    if fewest_heads(panel, PointTests(panel)):
+        parts.append(f'<p class="quiet">{escape(_NO_LOSS)}</p>')
+    ranked = ranking(panel)
+    if ranked is not None:
+        parts += ["<h3>Area under the curve</h3>", area_table(ranked, styles)]
+        parts.append(f'<p class="quiet">{escape(area_note(ranked, panel.setting.total_heads))}</p>')
+    return parts
+
+
+_NO_LOSS = (
+    "No significant loss: from all heads towards few, the last point before the first whose adjusted p-value is below "
+    f"{LEVEL:g} at a difference below 0. That is no proof that nothing is lost: the loss may be as large as the lower "
+    "end of the interval says. The correction keeps chance from making losses of many points, and so asks for more "
+    "evidence of each: a loss that is significant alone (p) but not among all points (p, Holm) may well be one."
+)
 _CURVE = (
     "BLEU against remaining heads",
     "The filled star and the horizontal line are the unpruned model that points are compared with. "
-    "Thin lines are single seeds, strong ones their mean.",
+    "Thin lines are single seeds, strong ones their mean. Bars: 95 % interval of the difference to the unpruned model.",
 )
 _KINDS = (
     "Heads by kind of site",
@@ -152,6 +175,10 @@ def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     figures = []
     if panel.reference is not None:
         figures.append((f"{panel.reference.bleu.mean:.2f}", f"BLEU with {total} heads: {effort(panel.reference)}"))
+    fewest = best_of(fewest_heads(panel, PointTests(panel)))
+    if fewest is not None and fewest.point is not None:
+        name = f"heads with no significant loss, by {fewest.line} ({fewest.difference:+.2f} BLEU)"
+        figures.append((f"{fewest.point.heads:.3g} of {total}", name))
     if best is not None:
         name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"
         figures.append((f"{best.point.heads:.3g} of {total}", name))

@@ -1,20 +1,21 @@
-"""The tables of the report: the answer of each method, and every figure of every record."""
+"""The tables of the report that hold every figure of every record."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.files import relative_path
-from prune_lab.results.intervals import interval, interval_text, p_value
+from prune_lab.results.intervals import interval, interval_text
+from prune_lab.results.p_values import BOOTSTRAP, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
+from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import measured_speed, speed_change
-from prune_lab.results.style import DARK, LIGHT, MethodStyle
-from prune_lab.results.summary import Answer, answers, changes, ends, heads_range
+from prune_lab.results.summary import ends
 
 _QUALITY_HEADINGS = (
     "point",
@@ -26,6 +27,7 @@ _QUALITY_HEADINGS = (
     "difference",
     "95 % interval",
     "p",
+    "p, Holm",
     "chrF",
     "validation BLEU",
     "time",
@@ -43,22 +45,36 @@ _SIZE_HEADINGS = (
     "target length",
     "speed against unpruned",
 )
-_ANSWER_HEADINGS = ("method", "fewest heads", "BLEU", "difference", "95 % interval", "size and speed against unpruned")
 
 
 def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
     """Scores of all records of a panel, with the mean where a point has several; links are relative to `directory`."""
+    tests = PointTests(panel)
     groups = [[_quality_row(panel, point, record, directory) for record in point.records] for point in panel.unpruned]
     for line in panel.lines:
         rows = []
         for point in reversed(line.points):
+            adjusted = _adjusted(tests, point)
             if len(point.records) > 1:
-                rows.append(_mean_row(panel, point))
-            rows += [_quality_row(panel, point, record, directory, len(point.records) > 1) for record in point.records]
+                rows.append(_mean_row(panel, point, adjusted))
+                rows += [_quality_row(panel, point, record, directory, kind="seed") for record in point.records]
+            else:
+                rows.append(_quality_row(panel, point, point.records[0], directory, adjusted))
         groups.append(rows)
     searches = _validation_searches(panel)
     heading = f"validation BLEU ({searches[0]})" if len(searches) == 1 else "validation BLEU"
     return table([heading if each == "validation BLEU" else each for each in _QUALITY_HEADINGS], groups)
+
+
+def quality_note(panel: Panel) -> str:
+    """What the p-values are, in plain words; empty where there are none."""
+    tests = PointTests(panel)
+    if not len(tests):
+        return ""
+    return (
+        "p: two-sided, of approximate randomisation against the unpruned model; b: of the paired bootstrap, where a "
+        f"record has no randomisation. p, Holm: corrected for all {len(tests)} points; red: a significant loss."
+    )
 
 
 def size_table(panel: Panel) -> str | None:
@@ -73,17 +89,6 @@ def size_table(panel: Panel) -> str | None:
     return table(_SIZE_HEADINGS, [group for group in groups if group], kind="prose")
 
 
-def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: float) -> str:
-    """The fewest heads of each method within a tolerance, and what that costs and changes."""
-    assert panel.reference is not None
-    reference = panel.reference.records[0]
-    found = sorted(answers(panel, tolerance), key=lambda answer: (not answer.reached, answer.point.heads))
-    rows = [_answer_row(answer, styles, reference) for answer in found]
-    if not any(cells[-1] for _, cells in rows):
-        return table(_ANSWER_HEADINGS[:-1], [[(name, cells[:-1]) for name, cells in rows]])
-    return table(_ANSWER_HEADINGS, [rows], kind="prose")
-
-
 def link(record: Record, name: str, directory: str | os.PathLike[str]) -> str | None:
     """Path of a record's export or hypotheses, seen from `directory`."""
     path = record.path_of(name)
@@ -91,7 +96,12 @@ def link(record: Record, name: str, directory: str | os.PathLike[str]) -> str | 
 
 
 def _quality_row(
-    panel: Panel, point: Point, record: Record, directory: str | os.PathLike[str], one_of_several: bool = False
+    panel: Panel,
+    point: Point,
+    record: Record,
+    directory: str | os.PathLike[str],
+    adjusted: str = "",
+    kind: str = "",
 ) -> tuple[str, Sequence[str]]:
     base = panel.reference.bleu.mean if panel.reference is not None else None
     export = link(record, "export", directory)
@@ -105,12 +115,13 @@ def _quality_row(
         "" if base is None or point is panel.reference else f"{(record.bleu or 0.0) - base:+.2f}",
         interval_text([record]),
         _p_value([record]),
+        adjusted,
         "" if record.chrf is None else f"{record.chrf:.2f}",
         _validation(panel, record),
         _duration(record),
         "" if export is None else f'<a href="{escape(quote(export))}" title="{escape(export)}">open</a>',
     )
-    return ("seed" if one_of_several else "", cells)
+    return (kind, cells)
 
 
 def _size_row(point: Point, record: Record) -> tuple[str, Sequence[str]]:
@@ -129,7 +140,7 @@ def _size_row(point: Point, record: Record) -> tuple[str, Sequence[str]]:
     return ("", cells)
 
 
-def _mean_row(panel: Panel, point: Point) -> tuple[str, Sequence[str]]:
+def _mean_row(panel: Panel, point: Point, adjusted: str) -> tuple[str, Sequence[str]]:
     difference, chrf = panel.difference(point), point.chrf
     spread = "" if point.bleu.std is None else f" ± {point.bleu.std:.2f}"
     cells = [""] * len(_QUALITY_HEADINGS)
@@ -143,28 +154,11 @@ def _mean_row(panel: Panel, point: Point) -> tuple[str, Sequence[str]]:
         "" if difference is None else f"{difference:+.2f}",
         interval_text(point.records) if interval(point.records) else "",
         _p_value(point.records),
-        "" if chrf is None else f"{chrf.mean:.2f}",
+        adjusted,
+        "" if chrf is None else f"{chrf.mean:.2f}" + ("" if chrf.std is None else f" ± {chrf.std:.2f}"),
     )
     cells[: len(shown)] = shown
     return ("mean", cells)
-
-
-def _answer_row(answer: Answer, styles: Mapping[str, MethodStyle], reference: Record) -> tuple[str, Sequence[str]]:
-    style = styles[answer.line]
-    swatch = f'<i class="swatch" style="--on-light:{style.colour(LIGHT)};--on-dark:{style.colour(DARK)}"></i>'
-    spread = "" if answer.point.bleu.std is None else f" ± {answer.point.bleu.std:.2f}"
-    heads = f"{answer.point.heads:.3g}"
-    if heads_range(answer.point):
-        heads += f" ({heads_range(answer.point)})"
-    cells = (
-        swatch + escape(answer.line),
-        f"<b>{heads}</b>" if answer.reached else f"not reached, best at {heads}",
-        f"{answer.point.bleu.mean:.2f}{spread}",
-        f"{answer.difference:+.2f}",
-        escape(interval_text(answer.point.records)).replace("; ", "<br>"),
-        escape(_changes(answer, reference)) if answer.reached else "",
-    )
-    return ("", cells)
 
 
 def _name(point: Point, record: Record) -> str:
@@ -185,14 +179,15 @@ def _validation_searches(panel: Panel) -> list[str | None]:
     return [] if list(found) == [None] else list(found)
 
 
-def _changes(answer: Answer, reference: Record) -> str:
-    kept_all = all(record.state == "unpruned" for record in answer.point.records)
-    return "none, all heads remain" if kept_all else changes(answer.point.records[0], reference)
-
-
 def _p_value(records: Sequence[Record]) -> str:
-    value = p_value(records)
-    return "" if value is None else f"{value:.3f}"
+    found = p_value(records)
+    return "" if found is None else f"{found.value:.3f}" + (" b" if found.test == BOOTSTRAP else "")
+
+
+def _adjusted(tests: PointTests, point: Point) -> str:
+    """The adjusted p-value of a point, with a mark where it is a significant loss."""
+    test = tests.of(point)
+    return "" if test is None else f'<b class="bad">{test.adjusted:.3f}</b>' if test.is_loss else f"{test.adjusted:.3f}"
 
 
 def _number(value: float | None) -> str:

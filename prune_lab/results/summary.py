@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.record import Record
+from prune_lab.results.significance import LEAST_BLEU, FewestHeads, PointTests, by_heads, fewest_heads
 from prune_lab.results.speed import ratio_of
 
 # BLEU that a pruned model may lose and still count as good as the unpruned one.
 TOLERANCE = 0.5
-# An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
-LEAST_BLEU = 1.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
         return [*text, "A model that scores so little does not translate this text, and no loss can be told from it."]
     if panel.lines:
         text += [sentence for sentence in (updates_sentence(panel), seeds_sentence(panel)) if sentence]
+    text += [sentence for sentence in [significance_sentence(panel)] if sentence]
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
     if reached:
         parts = [
@@ -84,6 +84,28 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     if best is not None and gain:
         text.append(f"Against the unpruned model, that of {best.line} has {gain}.")
     return text
+
+
+def significance_sentence(panel: Panel) -> str:
+    """How far each method goes down with no significant loss, and what that does not say; empty without tests."""
+    tests = PointTests(panel)
+    if tests.obstacle:
+        return tests.obstacle
+    found = by_heads(fewest_heads(panel, tests))
+    if not found:
+        return ""
+    parts = [_goes_down(answer, panel.setting.total_heads) for answer in found if answer.point is not None]
+    worse = [answer.line for answer in found if answer.point is None and answer.worse is not None]
+    untested = [answer.line for answer in found if answer.point is None and answer.worse is None]
+    how = f"{tests.names}; p-values corrected for {len(tests)} points after Holm"
+    text = (
+        f"With no significant loss ({how}), {_listed(parts)}"
+        if parts
+        else f"No method has a point with no loss ({how})"
+    )
+    text += f"; {_listed(worse)} {'loses' if len(worse) == 1 else 'lose'} at the first point already" if worse else ""
+    text += f"; {_listed(untested)} {'was' if len(untested) == 1 else 'were'} not tested" if untested else ""
+    return f"{text}. No significant loss is not no loss: the interval says how large it may be."
 
 
 def effort(point: Point) -> str:
@@ -168,6 +190,12 @@ def _answer(panel: Panel, line: Line, tolerance: float) -> Answer:
             return Answer(line.name, True, point, difference)
     point, difference = max(differences, key=lambda item: item[1])
     return Answer(line.name, False, point, difference)
+
+
+def _goes_down(answer: FewestHeads, total: int) -> str:
+    assert answer.point is not None and answer.test is not None and answer.difference is not None
+    cost = _cost(answer.point, answer.difference)
+    return f"{answer.line} goes down to {_share(answer.point.heads, total)} heads ({cost}, {answer.test.in_words})"
 
 
 def _share(heads: float, total: int) -> str:

@@ -9,11 +9,13 @@ from prune_lab.results.curves import Panel, Point, panels
 from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
+from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import mean_change
 from prune_lab.results.summary import effort, ends
 
 _MAX_NAME, _MIN_NAME = 24, 8
 _LEFT = ("method", "point")
+_MARK = "*"
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,13 @@ def text_table(records: Sequence[Record], width: int = 80) -> str:
     """
     parts = []
     for panel in panels(records):
-        cells = _cells(panel)
+        tests = PointTests(panel)
+        cells = _cells(panel, tests)
         while _total_width(cells) > width and any(column.drop for column in cells):
             del cells[max((column for column in cells if column.drop), key=lambda column: -column.drop)]
         title = [_shortened(line, width) for line in _setting(panel)]
-        parts.append("\n".join([*title, _aligned(cells, width)]))
+        note = [f"{_MARK} significant loss, corrected for {len(tests)} points"] if tests.num_losses else []
+        parts.append("\n".join([*title, _aligned(cells, width), *note]))
     failed = [record for record in records if not record.complete]
     if failed:
         lines = [_shortened(f"  {record.name}, seed {record.seed}: {record.reason}", width) for record in failed]
@@ -67,9 +71,13 @@ def ordered_points(panel: Panel) -> list[Point]:
     return [*panel.unpruned, *(point for line in panel.lines for point in reversed(line.points))]
 
 
-def _cells(panel: Panel) -> dict[_Column, list[str]]:
+def _cells(panel: Panel, tests: PointTests) -> dict[_Column, list[str]]:
     points = ordered_points(panel)
     cells = {column: [column.text(panel, point) for point in points] for column in _COLUMNS}
+    if tests.num_losses:
+        is_loss = [test is not None and test.is_loss for test in map(tests.of, points)]
+        (column,) = [each for each in _COLUMNS if each.heading == "diff"]
+        cells[column] = [f"{text}{_MARK if lost else ' '}" for text, lost in zip(cells[column], is_loss, strict=True)]
     return {column: texts for column, texts in cells.items() if any(texts)}
 
 

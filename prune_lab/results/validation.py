@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prune_lab.results.packed import unpack
+
 if TYPE_CHECKING:
     from prune_lab.results.record import Record
 
@@ -121,6 +123,8 @@ def check_kinds(record: Record) -> None:
             raise ValueError(f"record key 'seconds.{name}' is {value!r}; allowed is a number")
     if record.speed is not None:
         _check_speed(record.speed)
+    if record.significance is not None:
+        _check_randomisation(record.significance.get("randomisation"))
 
 
 def check_agreement(record: Record) -> None:
@@ -166,6 +170,22 @@ def _check_speed(speed: dict[str, Any]) -> None:
         isinstance(ratio, dict) and all(_is_number(ratio.get(name)) for name in ("low", "median", "high"))
     ):
         raise ValueError(f"record key 'speed.ratio' is {ratio!r}; allowed is a mapping with median, low and high")
+
+
+def _check_randomisation(randomisation: Any) -> None:
+    """It may be missing: records of earlier releases have none."""
+    if randomisation is None:
+        return
+    value: Any = randomisation.get("p_value") if isinstance(randomisation, dict) else None
+    if not _is_number(value) or not 0 < value <= 1:
+        raise ValueError("record key 'significance.randomisation' lacks 'p_value', a number above 0 and up to 1")
+    packed = randomisation.get("differences")
+    if packed is None:
+        return
+    try:
+        unpack(packed)
+    except ValueError as error:
+        raise ValueError(f"record key 'significance.randomisation.differences': {error}") from error
 
 
 def _is_integer(value: Any) -> bool:

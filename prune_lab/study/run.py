@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prune_lab.data.tokenizer import Tokenizer
+from prune_lab.results.answers_text import answers_text
 from prune_lab.results.collect import collect
 from prune_lab.results.files import write_atomically
 from prune_lab.results.record import Record
@@ -73,6 +74,9 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     report = write_report(records, directory, title=f"Study {setup.plan.name}", configuration=setup.config)
     print()
     print(text_table(records))
+    found = answers_text(records)
+    if found:
+        print(f"\n{found}\n")
     print(f"report: {report}")
     if failures:
         raise StudyIncompleteError(failures)

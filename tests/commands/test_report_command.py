@@ -40,7 +40,8 @@ def runs(folder: Path) -> Path:
 def test_a_report_of_several_directories(run: Run, runs: Path) -> None:
     found = run("report", "runs=[base,sweep]", "output=page", "title=Two runs")
     assert (found.status, found.err) == (0, "")
-    assert found.out == "4 models evaluated, 1 failed\nreport: page/report.html\n"
+    area = "Mean difference over 2 to 8 heads: gradient -3.00"
+    assert found.out == f"4 models evaluated, 1 failed\n{area}\nreport: page/report.html\n"
     assert "<h1>Two runs</h1>" in Path("page/report.html").read_text(encoding="utf-8")
     with open("page/results.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -159,6 +159,7 @@ def test_an_export_leaves_a_record(text_model: Build, corpus: Corpus, tmp_path: 
     assert record.base_hash == weights_hash(model)
     assert record.seconds["training"] == 2.5 and set(record.seconds) == {"training", "decoding", "scoring", "speed"}
     assert record.significance is not None and record.significance["difference"] == 0
+    assert record.significance["randomisation"]["p_value"] == 1
     assert record.speed is not None and record.speed["spread"][0] <= record.speed["sentences_per_second"]
     assert {"torch", "sacrebleu", "prune_lab", "python"} <= set(record.versions)
     assert record.hardware and record.started <= record.finished

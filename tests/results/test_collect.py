@@ -3,13 +3,16 @@
 import csv
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
 from prune_lab.results.collect import COLUMNS, collect, row, write_csv, write_json
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval
+from prune_lab.results.p_values import RANDOMISATION, PValue
 from prune_lab.results.record import Record
+from prune_lab.results.significance import PointTest
 
 
 def read(path):
@@ -98,9 +101,11 @@ def test_odd_text_stays_in_its_cell(tmp_path, record):
 def test_all_columns_are_filled_somewhere(record, tmp_path):
     settings = {"criterion": "gate", "scope": "global", "penalty_weight": 0.02, "updates": 10, "recovery_updates": 5}
     made = record(num_heads=12, settings=settings, gate_evaluation="round", reason="", weights_hash="01")
+    made = replace(made, significance={**made.significance, "randomisation": {"p_value": 0.03}})
     made.save(tmp_path)
-    (panel,) = panels([record("unpruned", 48), made])
-    values = row(made, tmp_path, panel.reference)
+    (panel,) = panels([record("unpruned", 48), made, replace(made, seed=2)])
+    (point,) = panel.points
+    values = row(made, tmp_path, panel.reference, point, PointTest(PValue(0.03, RANDOMISATION, 0.0001), 0.03, True))
     assert [name for name in COLUMNS if values[name] in (None, "")] == ["reason"]
 
 

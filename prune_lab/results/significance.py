@@ -1,0 +1,177 @@
+"""Which points of a panel lose significantly, and the fewest heads of each method before one does.
+
+The points of all methods are one family of hypotheses, whose p-values are corrected together (Holm 1979): a panel of
+60 points has three that are below 0.05 by chance alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.holm import holm
+from prune_lab.results.intervals import interval
+from prune_lab.results.p_values import BOOTSTRAP, PValue, p_value
+
+# An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
+LEAST_BLEU = 1.0
+# A loss is significant if its adjusted p-value is below this.
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class PointTest:
+    """One point against the unpruned model.
+
+    Attributes:
+        raw: Its p-value, for itself.
+        adjusted: The same, corrected for all points of the panel.
+        is_loss: Whether it is significantly worse: the adjusted p-value below 0.05, and the difference below 0.
+    """
+
+    raw: PValue
+    adjusted: float
+    is_loss: bool
+
+    @property
+    def in_words(self) -> str:
+        """The adjusted p-value, with the raw one in brackets: `p 0.105 (alone 0.007)`."""
+        return f"p {self.adjusted:.3f} (alone {self.raw.value:.3f})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "test": self.raw.test,
+            "p_value": self.raw.value,
+            "p_value_holm": self.adjusted,
+            "is_significant_loss": self.is_loss,
+        }
+
+
+class PointTests:
+    """The tests of all points of a panel that were compared with its unpruned model."""
+
+    def __init__(self, panel: Panel) -> None:
+        """Tests the points of a panel together."""
+        self._tests: dict[tuple[str, str], PointTest] = {}
+        found = [(point, p_value(point.records)) for point in panel.points]
+        tested = [(point, value) for point, value in found if value is not None]
+        adjusted = holm([value.value for _, value in tested])
+        for (point, value), corrected in zip(tested, adjusted, strict=True):
+            is_loss = corrected < LEVEL and (panel.difference(point) or 0.0) < 0
+            self._tests[point.line, point.key] = PointTest(value, corrected, is_loss)
+
+    def of(self, point: Point) -> PointTest | None:
+        """The test of a point; None if it was not compared, or its seeds not in the same way."""
+        return self._tests.get((point.line, point.key))
+
+    def __len__(self) -> int:
+        """The number of hypotheses that are corrected for."""
+        return len(self._tests)
+
+    @property
+    def num_losses(self) -> int:
+        """How many points are significantly worse."""
+        return sum(test.is_loss for test in self._tests.values())
+
+    @property
+    def names(self) -> str:
+        """The tests in words: `approximate randomisation; paired bootstrap for 3 of 17 points`."""
+        by_bootstrap = sum(test.raw.test == BOOTSTRAP for test in self._tests.values())
+        if by_bootstrap == len(self):
+            return "paired bootstrap, for lack of a randomisation in the records"
+        missing = f"; paired bootstrap for {by_bootstrap} of {len(self)} points, whose records lack it"
+        return f"approximate randomisation{missing if by_bootstrap else ''}"
+
+    @property
+    def obstacle(self) -> str:
+        """Why no loss can be significant at all, in a sentence; empty where one can."""
+        least = min((test.raw.least for test in self._tests.values()), default=0.0) * len(self)
+        if least < LEVEL:
+            return ""
+        return (
+            f"With so few samples for {len(self)} points, no adjusted p-value can be below {min(1.0, least):.2f}, "
+            "so that nothing here can be significant."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was corrected for, as plain values."""
+        return {"correction": "holm", "level": LEVEL, "num_hypotheses": len(self), "num_losses": self.num_losses}
+
+
+@dataclass(frozen=True)
+class FewestHeads:
+    """How far down a method goes with no significant loss.
+
+    Attributes:
+        line: Name of the method.
+        point: The last point before the first one that is significantly worse, from most heads to fewest; None if that
+            is the first, or nothing was tested.
+        worse: The first point that is significantly worse; None if no point is.
+        test: Of the point.
+        difference: Mean BLEU of the point minus that of the unpruned model.
+        num_untested: How many points of the method were not compared, and were passed over.
+    """
+
+    line: str
+    point: Point | None
+    worse: Point | None
+    test: PointTest | None
+    difference: float | None
+    num_untested: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        content: dict[str, Any] = {"point": None, "worse": None if self.worse is None else self.worse.key}
+        if self.point is not None and self.test is not None:
+            content |= {
+                "point": self.point.key,
+                "remaining_heads": self.point.heads,
+                "num_runs": len(self.point.records),
+                "difference": self.difference,
+                "difference_interval": interval(self.point.records),
+                **self.test.to_dict(),
+            }
+        return content | {"num_untested": self.num_untested}
+
+
+def fewest_heads(panel: Panel, tests: PointTests) -> list[FewestHeads]:
+    """The answer of each method of a panel; empty where no point was compared, or none could be significant."""
+    if panel.reference is None or panel.reference.bleu.mean < LEAST_BLEU or not len(tests) or tests.obstacle:
+        return []
+    return [_fewest(panel, line, tests) for line in panel.lines]
+
+
+def best_of(found: list[FewestHeads]) -> FewestHeads | None:
+    """The answer with the fewest heads of all; None if no method has any."""
+    reached = [each for each in found if each.point is not None]
+    return min(reached, key=lambda each: (_heads(each), -(each.difference or 0.0)), default=None)
+
+
+def by_heads(found: list[FewestHeads]) -> list[FewestHeads]:
+    """Answers with the fewest heads first, those without any last."""
+    return sorted(found, key=lambda each: (each.point is None, _heads(each)))
+
+
+def _heads(answer: FewestHeads) -> float:
+    return float("inf") if answer.point is None else answer.point.heads
+
+
+def _fewest(panel: Panel, line: Line, tests: PointTests) -> FewestHeads:
+    last = worse = None
+    # Of points with as many heads, the best comes first.
+    for point in sorted(line.points, key=lambda each: (-each.heads, -each.bleu.mean)):
+        test = tests.of(point)
+        if test is not None and test.is_loss:
+            worse = point
+            break
+        last = point if test is not None else last
+    return FewestHeads(
+        line=line.name,
+        point=last,
+        worse=worse,
+        test=None if last is None else tests.of(last),
+        difference=None if last is None else panel.difference(last),
+        num_untested=sum(tests.of(point) is None for point in line.points),
+    )

@@ -1,0 +1,106 @@
+"""The area under a curve against a fine sum, and which methods it compares over which range."""
+
+import random
+
+import numpy as np
+import pytest
+
+from prune_lab.results.answer_rows import area_note
+from prune_lab.results.area import ranking, weights
+from prune_lab.results.curves import panels
+
+
+def panel_of(*records):
+    (panel,) = panels(records)
+    return panel
+
+
+def curve(record, method, losses, **changes):
+    """One record for each number of heads and its difference to 38 BLEU."""
+    return [record(method, heads, bleu=38.0 + lost, **changes) for heads, lost in losses.items()]
+
+
+def test_weights_are_those_of_straight_lines_between_points():
+    generator = random.Random(1)
+    for _ in range(20):
+        shares = sorted(generator.random() * 0.95 for _ in range(generator.randint(1, 7)))
+        differences = [generator.uniform(-20, 1) for _ in shares]
+        start = shares[generator.randrange(len(shares))] + (0.02 if generator.random() < 0.5 else 0.0)
+        edges = np.linspace(start, 1.0, 200_001)
+        middles = (edges[1:] + edges[:-1]) / 2
+        expected = np.interp(middles, [*shares, 1.0], [*differences, 0.0]).mean()
+        order = generator.sample(range(len(shares)), len(shares))
+        found = weights([shares[index] for index in order], start) @ [differences[index] for index in order]
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+def test_points_with_as_many_heads_stand_for_their_mean():
+    assert weights([0.5, 0.25, 0.5], 0.25) @ [-1.0, -4.0, -3.0] == pytest.approx(
+        weights([0.5, 0.25], 0.25) @ [-2.0, -4.0]
+    )
+
+
+def test_a_known_area(record):
+    """From -4 at a quarter over -1 at a half to 0: (2.5 * 0.25 + 0.5 * 0.5) / 0.75."""
+    panel = panel_of(record("unpruned", 48, bleu=38.0), *curve(record, "gradient", {24: -1, 12: -4}))
+    ranked = ranking(panel)
+    assert [(area.line, area.num_points) for area in ranked.areas] == [("gradient", 2)]
+    assert ranked.areas[0].value == pytest.approx(-(2.5 * 0.25 + 0.5 * 0.5) / 0.75)
+    assert ranked.heads == 12 and ranked.left_out == ()
+
+
+def test_methods_are_compared_over_the_range_that_all_of_them_reach(record):
+    further = {36: -1, 24: -2, 12: -8, 2: -30}
+    panel = panel_of(
+        record("unpruned", 48, bleu=38.0),
+        *curve(record, "gradient", further),
+        *curve(record, "magnitude", {30: -3, 18: -6}),
+        *curve(record, "random", {36: -4, 12: -20}),
+        *curve(record, "hard_concrete", {3: -0.1}),
+        *curve(record, "gates", {48: +0.5, 12: -1}),
+    )
+    ranked = ranking(panel)
+    assert (ranked.heads, ranked.limited_by) == (18, "magnitude")
+    assert ranked.left_out == ("gates", "hard_concrete"), "single points, whatever a model with all heads has"
+    assert [area.line for area in ranked.areas] == ["gradient", "magnitude", "random"]
+    # -5 is the line from 12 to 24 heads at 18.
+    expected = -(3.5 * 6 + 1.5 * 12 + 0.5 * 12) / 30
+    assert ranked.of("gradient").value == pytest.approx(expected)
+    assert ranked.of("hard_concrete") is None
+    note = area_note(ranked, 48)
+    assert "s0 = 18/48" in note and "magnitude goes no further" in note and "gates, hard_concrete" in note
+
+
+def test_all_heads_lose_nothing_by_definition(record):
+    losses = {24: -1, 12: -4}
+    unpruned = record("unpruned", 48, bleu=38.0)
+    with_all = panel_of(unpruned, *curve(record, "gradient", losses), record("gradient", 48, bleu=39.0, state="pruned"))
+    without = panel_of(unpruned, *curve(record, "gradient", losses))
+    assert ranking(with_all).areas == ranking(without).areas
+
+
+def test_its_interval_is_that_of_the_area_of_each_resample(record):
+    generator = np.random.default_rng(4)
+    common = generator.normal(0, 0.5, 400)
+
+    def with_samples(heads, lost, run, **changes):
+        samples = (lost + common + generator.normal(0, 0.1, 400)).tolist()
+        compared = {**record().significance, "differences": samples, "num_sentences": 100} | changes
+        return record("gradient", heads, run, bleu=38.0 + lost, significance=compared)
+
+    unpruned = record("unpruned", 48, bleu=38.0)
+    made = [with_samples(24, -1, 1), with_samples(12, -4, 1), with_samples(12, -6, 2)]
+    resampled = [np.array(entry.significance["differences"]) for entry in made]
+    # Two trapezoids: the point at a half counts half of 0.25 and half of 0.5, that at a quarter half of 0.25.
+    areas = (0.375 * resampled[0] + 0.125 * (resampled[1] + resampled[2]) / 2) / 0.75
+    (area,) = ranking(panel_of(unpruned, *made)).areas
+    assert area.interval == pytest.approx(tuple(np.quantile(areas, [0.025, 0.975])))
+    assert area.value == pytest.approx((0.375 * -1 + 0.125 * -5) / 0.75)
+    for other in (with_samples(24, -1, 1, seed=3), record("gradient", 24, bleu=37.0)):
+        (area,) = ranking(panel_of(unpruned, other, *made[1:])).areas
+        assert area.interval is None and area.value == pytest.approx((0.375 * -1 + 0.125 * -5) / 0.75)
+
+
+def test_there_is_no_area_without_an_unpruned_model_or_with_single_points(record):
+    assert ranking(panel_of(*curve(record, "gradient", {24: -1, 12: -4}))) is None
+    assert ranking(panel_of(record("unpruned", 48), *curve(record, "gradient", {24: -1}))) is None
