@@ -78,12 +78,15 @@ def run(config: dict[str, Any], directory: Path) -> None:
     from prune_lab.evaluation.benchmark_batches import benchmark_batches
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.efficiency import measure_efficiency
+    from prune_lab.evaluation.timing import MIN_PAIRS
     from prune_lab.results.benchmark import benchmark_text, write_benchmark
 
     keep_freed_memory()
     device = choose_device(config["device"])
     if config["threads"] is not None:
         torch.set_num_threads(config["threads"])
+    if len(exports(config)) > 1 and config["repeats"] < MIN_PAIRS:
+        log.warning(f"repeats: {config['repeats']}; ratios, and the chart of them, need {MIN_PAIRS} or more")
     splits = build.read_splits(config, ("train", config["split"]))
     loaded = [load(source) for source in exports(config)]
     check_tokenizers(config, [model for model, _ in loaded])

@@ -14,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 import prune_lab
 from prune_lab.commands.streams import NO_PLACE
 
+_FREE_KEYS = "study.methods."
 _LONGEST = 100  # letters of the name of a file in a message
 _PACKAGE = str(Path(prune_lab.__file__).parent)
 # OSErrors of these kinds and numbers.
@@ -48,6 +49,8 @@ def one_line(error: BaseException, known_keys: Callable[[], Iterable[str]] = lis
     if isinstance(error, MissingConfigException):
         return _missing_option(error) or text
     if isinstance(error, OverrideParseException):
+        if "=" not in error.override and Path(error.override).exists():
+            return f"{error.override}: a path without its key; write KEY={error.override}, --help lists the keys"
         return f"{error.override}: not readable as KEY=VALUE; special characters need quotes, as in 'KEY=\"VALUE\"'"
     if found := re.search(r"Ambiguous value for argument '([^=]+)=(.*?)' 1\.", text):
         key, values = found.groups()
@@ -83,6 +86,8 @@ def _missing_option(error: MissingConfigException) -> str | None:
 
 
 def _unknown_key(key: str, known: list[str]) -> str:
+    if key.startswith(_FREE_KEYS):  # the files that Hydra reads do not list all that a method may say
+        return f"{key}: not set in the study's file; to add it, put a plus sign before it: '+{key}=VALUE'"
     parent = key.rpartition(".")[0]
     while parent and not any(name.startswith(f"{parent}.") for name in known):
         parent = parent.rpartition(".")[0]

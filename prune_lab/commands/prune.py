@@ -10,6 +10,8 @@ from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import SPEED, decoding_options, model_source, whole_number, whole_numbers
 from prune_lab.data.splits import load_splits
+from prune_lab.results.collect import collect
+from prune_lab.results.table import text_table
 
 AUTO = "auto"
 GATE_EVALUATIONS = ("round", "fraction", "keep")
@@ -84,6 +86,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
         ),
         directory,
     )
+    if config["report_split"] is not None:
+        print()
+        print(text_table(collect([directory])))
 
 
 main = command("prune", run, check=check)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from prune_lab.commands import origin
 from prune_lab.commands.entry import command
@@ -82,11 +83,18 @@ def _write(path: str | None) -> Iterator[BinaryIO]:
         whole = Path(path).resolve()  # what a link points to is replaced, never the link
         temporary = whole.with_name(f".{whole.name[:200]}.{os.getpid()}.tmp")
         try:
-            with named(path), open(temporary, "wb") as file:
-                yield file
+            with named(path), open(temporary, "wb") as file, _packed(file, path) as target:
+                yield target
             os.replace(temporary, whole)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _packed(file: BinaryIO, path: str) -> AbstractContextManager[BinaryIO]:
+    """The file, or a gzip stream into it where its name says so."""
+    if Path(path).suffix != ".gz":
+        return nullcontext(file)
+    return cast("AbstractContextManager[BinaryIO]", gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
 
 
 def _written_in_place(path: str) -> bool:

@@ -103,7 +103,9 @@ def read_config(directory: str | Path) -> dict[str, Any]:
     if not directory.is_dir():
         raise FileNotFoundError(f"{directory}: no such directory; an export is a directory with {CONFIG} and {WEIGHTS}")
     if not path.is_file():
-        raise FileNotFoundError(f"{directory}: not an export, it has no {CONFIG}")
+        below = directory / "export" / CONFIG
+        hint = f"; {below.parent} is one" if below.is_file() else ""
+        raise FileNotFoundError(f"{directory}: not an export, it has no {CONFIG}{hint}")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -275,5 +275,5 @@ class _Cut:
         pruned, facts = prune_heads(model, mask, keep_gates=self.keep_gates), {}
         if self.rescale is not None:
             rescaled = self.rescale(pruned)
-            pruned, facts = rescaled.model, {"rescale": rescaled.factors}
+            pruned, facts = rescaled.model, {"rescale": True, "factors": rescaled.factors}
         return pruned if self.recover is None else self.recover(pruned), facts

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prune_lab.results.benchmark_names import model_names, title_of
+from prune_lab.results.benchmark_names import model_names, number, title_of
 from prune_lab.results.benchmark_plot import speed_by_heads
 from prune_lab.results.canvas import save_figure
 from prune_lab.results.files import json_text, write_atomically
@@ -64,21 +64,23 @@ def benchmark_text(found: Mapping[str, Any]) -> str:
 
 def _conditions(conditions: Mapping[str, Any]) -> Iterator[str]:
     yield f"{conditions['data']}; {conditions['device']}: {conditions['device_name']}"
+    rounds = number(conditions["repeats"], "round")
     yield (
-        f"{conditions['dtype']}, {conditions['threads']} threads; {conditions['repeats']} rounds in turn after "
+        f"{conditions['dtype']}, {number(conditions['threads'], 'thread')}; {rounds} in turn after "
         f"{conditions['warm_up']}: median (slowest to fastest)"
     )
+    batches = number(conditions["num_batches"], "batch", "batches")
     yield (
-        f"{conditions['num_lines']} lines; {conditions['num_batches']} batches of {conditions['num_sentences']} pairs, "
+        f"{number(conditions['num_lines'], 'line')}; {batches} of {conditions['num_sentences']} pairs, "
         f"{conditions['num_target_tokens']} target tokens"
     )
     decoding, training = conditions["decoding"], conditions["training"]
     yield (
         f"decoding: {conditions['source_length']:.1f} source tokens on average, {decoding['products']} products, "
-        f"{conditions['searched_at_once']} batches at once"
+        f"{number(conditions['searched_at_once'], 'batch', 'batches')} at once"
     )
     if training:
-        sizes = f"{training['parts']} parts, {training['max_tokens']} tokens a batch"
+        sizes = f"{number(training['parts'], 'part')}, {training['max_tokens']} tokens a batch"
         products = training["products"] if training["precision"] == "32-true" else training["precision"]
         yield f"training: {products} products, {sizes}"
 

@@ -24,6 +24,11 @@ def model_names(models: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def number(value: int, name: str, plural: str = "") -> str:
+    """`1 thread`, `2 threads`."""
+    return f"{value} {name if value == 1 else plural or f'{name}s'}"
+
+
 def _short(export: str) -> str:
     parts = [part for part in Path(export).parts if part not in ("export", "/")]
     return "/".join(parts[-2:]) or export

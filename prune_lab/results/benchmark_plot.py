@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
-from prune_lab.results.benchmark_names import title_of
+from prune_lab.results.benchmark_names import number, title_of
 from prune_lab.results.canvas import frame, legend, new_figure, plain_text, settings, title
 from prune_lab.results.style import LIGHT, Theme
 
@@ -63,8 +63,8 @@ def speed_by_heads(found: Mapping[str, Any], theme: Theme = LIGHT) -> Figure | N
         conditions = found["conditions"]
         title(
             axis,
-            f"{conditions['device_name']}, {conditions['dtype']}, {conditions['threads']} threads, "
-            f"{conditions['repeats']} rounds in turn",
+            f"{conditions['device_name']}, {conditions['dtype']}, {number(conditions['threads'], 'thread')}, "
+            f"{number(conditions['repeats'], 'round')} in turn",
             theme,
             quiet=True,
         )

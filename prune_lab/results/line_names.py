@@ -10,6 +10,8 @@ from prune_lab.results.record import Record
 
 # Settings that follow from others or from the place of a run, and say nothing of what was done.
 _OF_THE_RUN = ("point", "budget", "init_from")
+# What a run found, rather than what it was told.
+_FOUND = ("factors", "expected_open", "keep_rule_heads", "criterion.estimate", "criterion.num_tokens", "criterion.bleu")
 
 
 def line_names(records: Sequence[Record]) -> list[str]:
@@ -44,9 +46,13 @@ def line_names(records: Sequence[Record]) -> list[str]:
 
 def _settings(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
     return {
-        id(record): {key: value for key, value in flat_settings(record.settings).items() if key not in _OF_THE_RUN}
+        id(record): {key: value for key, value in flat_settings(record.settings).items() if not _says_nothing(key)}
         for record in records
     }
+
+
+def _says_nothing(key: str) -> bool:
+    return key in _OF_THE_RUN or any(key == name or key.startswith(f"{name}.") for name in _FOUND)
 
 
 def _distinguishing(records: Sequence[Record], settings: Mapping[int, Mapping[str, Any]]) -> list[str]:

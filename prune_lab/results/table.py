@@ -32,15 +32,15 @@ _COLUMNS = (
     _Column("point", lambda panel, point: _key(point), 0),
     _Column("heads", lambda panel, point: f"{point.heads:.4g}", 0),
     _Column("state", lambda panel, point: point.records[0].state or "", 0),
-    _Column("updates", lambda panel, point: " to ".join(map(str, ends(point.updates))), 6),
-    _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 5),
+    _Column("updates", lambda panel, point: " to ".join(map(str, ends(point.updates))), 4),
+    _Column("runs", lambda panel, point: str(len(point.records)) if len(point.records) > 1 else "", 6),
     _Column("BLEU", lambda panel, point: f"{point.bleu.mean:.2f}", 0),
-    _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 2),
+    _Column("std", lambda panel, point: "" if point.bleu.std is None else f"{point.bleu.std:.2f}", 7),
     _Column("diff", lambda panel, point: _difference(panel, point), 0),
-    _Column("95 % interval", lambda panel, point: _interval(point), 7),
+    _Column("95 % interval", lambda panel, point: _interval(point), 5),
     _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 1),
-    _Column("params", lambda panel, point: _parameters(point), 3),
-    _Column("speed", lambda panel, point: mean_change(point), 4),
+    _Column("params", lambda panel, point: _parameters(point), 2),
+    _Column("speed", lambda panel, point: mean_change(point), 3),
 )
 
 

@@ -410,7 +410,8 @@ def test_factors_come_before_recovery_and_need_no_gates(
     places, found = prune(f"export={base}", *words)
     record = Record.load(places[4])
     assert heads_of(places[4]) == record.heads
-    assert list(record.settings["rescale"]) == [site for site, kept in record.heads.items() if kept]
+    assert record.settings["rescale"] is True
+    assert list(record.settings["factors"]) == [site for site, kept in record.heads.items() if kept]
     assert re.search(r"rescaled \d sites in", found.out)
     message = run("prune", *tiny_text, f"export={gated}", *words, "output=other").refused()
     assert message == "prune-lab-prune: rescale: true for a model with gates; allowed are models without"

@@ -65,6 +65,13 @@ def test_gzip_is_read_as_it_is(run: Run, export: Path, lines: list[str]) -> None
     assert not Path("out").exists()
 
 
+def test_gzip_is_written_where_the_name_says_so(run: Run, export: Path, lines: list[str]) -> None:
+    text = "".join(f"{line}\n" for line in lines).encode("utf-8")
+    plain = run("translate", f"export={export}", *SHORT, stdin=text)
+    assert run("translate", f"export={export}", *SHORT, "output=out.gz", stdin=text).status == 0
+    assert gzip.decompress(Path("out.gz").read_bytes()).decode() == plain.out
+
+
 def test_a_warning_names_the_line(run: Run, export: Path, lines: list[str]) -> None:
     text = "\n".join(["", lines[0], lines[0] * 30]).encode("utf-8")
     found = run("translate", f"export={export}", *SHORT, "batch.max_source_tokens=60", "chunk_lines=2", stdin=text)

@@ -271,3 +271,22 @@ def test_gated_runs_are_one_line_whether_gates_closed_or_not(record):
     ]
     (panel,) = panels([record("unpruned", 48), *made])
     assert [(line.name, len(line.points)) for line in panel.lines] == [("hard_concrete (masked)", 2)]
+
+
+def test_what_a_run_found_is_no_setting_that_tells_curves_apart(record):
+    """Factors on heads differ from run to run; whether there are any is a setting."""
+    criterion = {"name": "fisher", "num_sentences": 300}
+    plain = [record("fisher", heads, settings={"criterion": criterion}) for heads in (12, 6)]
+    rescaled = [
+        record(
+            "fisher",
+            heads,
+            settings={"criterion": criterion, "rescale": True, "factors": {"encoder.0.self": {"3": factor}}},
+        )
+        for heads, factor in ((12, 1.02), (6, 1.05))
+    ]
+    (panel,) = panels([*plain, *rescaled])
+    assert sorted((line.name, len(line.points)) for line in panel.lines) == [
+        ("fisher (no rescale)", 2),
+        ("fisher (rescale)", 2),
+    ]

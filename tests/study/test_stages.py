@@ -193,13 +193,13 @@ def test_fisher_with_rearrangement_and_factors(stages_of: Callable[..., Stages])
     assert record.heads == recovered.heads and recovered.settings["recovery_updates"] == 6
     base, model = stages.base_model(), model_of(record)
     for site, kept in record.heads.items():
-        factors = record.settings["rescale"].get(site, {})
+        factors = record.settings["factors"].get(site, {})
         assert list(factors) == ([str(head) for head in kept])
         for position, (head, factor) in enumerate(zip(kept, factors.values(), strict=True)):
             whole = base.attention_sites()[site].attention.head_matrices()[1][head]
             scaled = model.attention_sites()[site].attention.head_matrices()[1][position]
             torch.testing.assert_close(scaled, factor * whole)
-    assert any(abs(factor - 1) > 1e-3 for factors in record.settings["rescale"].values() for factor in factors.values())
+    assert any(abs(factor - 1) > 1e-3 for factors in record.settings["factors"].values() for factor in factors.values())
 
 
 @pytest.mark.parametrize("alone", [False, True])
