@@ -50,8 +50,9 @@ class GrowingCache:
     def select(self, sentences: Tensor) -> None:
         """Keep only these sentences (indices [M])."""
         if self._keys is not None and self._values is not None:
-            self._keys = torch.index_select(self._keys[:, :, : self._length], 0, sentences)
-            self._values = torch.index_select(self._values[:, :, : self._length], 0, sentences)
+            # With the room that is left: without it the next append would copy all that was just copied.
+            self._keys = torch.index_select(self._keys, 0, sentences)
+            self._values = torch.index_select(self._values, 0, sentences)
 
 
 class FixedCache:

@@ -11,22 +11,35 @@ import torch
 from torch import Tensor
 
 
+_Sizes = tuple[int, int, int, torch.dtype, torch.device]
+_Bias = tuple[Tensor | None, Tensor | None]
+
+
 class AttentionMask:
     """Where attention is allowed. One instance serves all layers of a pass, which share what is derived from it.
 
     Args:
-        allowed: boolean, broadcastable to [B, H, T, S], True where a query may attend; None allows everything.
+        allowed: boolean, broadcastable to [B, H, T, S], True where a query may attend; None allows everything. What it
+            holds must not change afterwards.
         causal: position t may attend to positions up to t only, counted from the start of both sides (T = S).
             Kept apart from `allowed`, since the fused kernels need no mask tensor for it.
     """
 
-    __slots__ = ("_bias", "_key", "allowed", "causal")
+    __slots__ = ("_allowed", "_bias", "_causal")
 
     def __init__(self, allowed: Tensor | None = None, causal: bool = False) -> None:
-        self.allowed = allowed
-        self.causal = causal
-        self._key: tuple[int, int, torch.dtype] | None = None
-        self._bias: tuple[Tensor | None, Tensor | None] = None, None
+        self._allowed, self._causal = allowed, causal
+        self._bias: tuple[_Sizes, _Bias] | None = None
+
+    @property
+    def allowed(self) -> Tensor | None:
+        """See the class."""
+        return self._allowed
+
+    @property
+    def causal(self) -> bool:
+        """See the class."""
+        return self._causal
 
     def dense(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
         """One boolean tensor that says the same, broadcastable to [B, H, T, S], or None where all is allowed."""
@@ -35,10 +48,8 @@ class AttentionMask:
         triangle = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril()
         return triangle if self.allowed is None else triangle & self.allowed
 
-    def bias(
-        self, num_queries: int, num_keys: int, num_added: int, like: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """What is added to scores, computed once for these sizes.
+    def bias(self, num_queries: int, num_keys: int, num_added: int, like: Tensor) -> _Bias:
+        """What is added to scores, computed once for as long as the sizes are the same.
 
         Args:
             num_queries: T.
@@ -50,23 +61,28 @@ class AttentionMask:
             0 or -inf, broadcastable to [B, H, T, S + A], all 0 for queries that may attend to nothing, and which these
             are, broadcastable to [B, H, T, 1]; each None where it would change nothing.
         """
-        key = num_queries, num_keys + num_added, like.dtype
-        if key != self._key:
-            self._bias, self._key = self._new_bias(num_queries, num_keys, num_added, like), key
-        return self._bias
+        sizes, known = (num_queries, num_keys, num_added, like.dtype, like.device), self._bias
+        if known is None or known[0] != sizes:
+            # Written in one step: layers of several threads may share a mask.
+            known = self._bias = sizes, self._new_bias(num_queries, num_keys, num_added, like)
+        return known[1]
 
-    def _new_bias(
-        self, num_queries: int, num_keys: int, num_added: int, like: Tensor
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def _new_bias(self, num_queries: int, num_keys: int, num_added: int, like: Tensor) -> _Bias:
         allowed = self.dense(num_queries, num_keys, like.device)
         if allowed is None and not num_added:
             return None, None
-        if allowed is None:
-            allowed = torch.ones(1, num_keys, dtype=torch.bool, device=like.device)
+        allowed = over_keys(allowed, num_keys, like.device)
         blind = without_keys(allowed)
         bias = like.new_zeros(allowed.shape).masked_fill_(~allowed, -math.inf)
         bias = torch.nn.functional.pad(bias, (0, num_added), value=-math.inf)
         return (bias, None) if blind is None else (bias.masked_fill_(blind, 0), blind)
+
+
+def over_keys(allowed: Tensor | None, num_keys: int, device: torch.device) -> Tensor:
+    """A mask whose last dimension is that of the keys, S: one that holds for all keys alike is written out."""
+    if allowed is None:
+        return torch.ones(1, num_keys, dtype=torch.bool, device=device)
+    return allowed.expand(*allowed.shape[:-1], num_keys)
 
 
 def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:

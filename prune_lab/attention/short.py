@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.masks import AttentionMask, over_keys
 
 _TYPES = (torch.float32, torch.float64)
 _REGISTER = 16
@@ -81,9 +81,9 @@ def widen(memory: Tensor, mask: AttentionMask) -> tuple[Tensor, AttentionMask]:
     num_added = _REGISTER - memory.shape[1]
     if num_added <= 0 or memory.device.type != "cpu":
         return memory, mask
-    allowed = mask.allowed
-    if allowed is None:
-        allowed = torch.ones(len(memory), 1, 1, memory.shape[1], dtype=torch.bool)
+    allowed = over_keys(mask.allowed, memory.shape[1], memory.device)
+    if mask.allowed is None:
+        allowed = allowed.expand(len(memory), 1, 1, -1)
     widened = torch.nn.functional.pad(memory, (0, 0, 0, num_added))
     return widened, AttentionMask(torch.nn.functional.pad(allowed, (0, num_added), value=False))
 

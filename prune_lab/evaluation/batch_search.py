@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import torch
@@ -17,7 +16,7 @@ from prune_lab.decoding.options import DecodingOptions
 from prune_lab.decoding.result import Hypotheses
 from prune_lab.model.search import evaluation_mode
 from prune_lab.model.transformer import Transformer
-from prune_lab.threads import share_of_threads
+from prune_lab.threads import sharing_threads
 
 MAX_SENTENCES = 64
 # Rows x longest source of a batch: keeps the caches of a beam of 5 below 1 GB for a base model, whatever the lines are.
@@ -77,8 +76,8 @@ def search_batches(model: Transformer, batches: Sequence[Tensor], options: Decod
         with room.of(source_ids.numel()):
             return search(source_ids)
 
-    with evaluation_mode(model), share_of_threads(num_threads):
-        threads = ThreadPoolExecutor(num_threads, thread_name_prefix="search")
+    with evaluation_mode(model):
+        threads = sharing_threads(num_threads, "search")
         try:
             yield from threads.map(search_when_there_is_room, batches)
         finally:

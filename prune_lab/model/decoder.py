@@ -44,11 +44,11 @@ class DecoderLayer(nn.Module):
     ) -> Tensor:
         """[B, T, D] -> [B, T, D]."""
         site = self.self_attention
-        inputs = self.self_residual.enter(hidden)
+        inputs = self.self_residual.enter(hidden, bool(site.numbers))
         result = site(inputs, inputs, self_mask, caches.get(site.name), head_gates.get(site.name), seen.need_weights)
         hidden = self.self_residual.leave(hidden, seen.take(site.name, hidden, result))
         site = self.cross_attention
-        inputs = self.cross_residual.enter(hidden)
+        inputs = self.cross_residual.enter(hidden, bool(site.numbers))
         result = site(inputs, memory, cross_mask, caches.get(site.name), head_gates.get(site.name), seen.need_weights)
         hidden = self.cross_residual.leave(hidden, seen.take(site.name, hidden, result))
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))

@@ -75,8 +75,10 @@ def scaled_mask(like: Tensor, rate: float) -> Tensor:
     """Zeros with probability `rate` and 1 / (1 - rate) elsewhere, in the shape and type of `like`."""
     dropped = min(round(rate * _LEVELS), _LEVELS - 1)
     generator: torch.Generator | None = getattr(_thread, "generator", None)
-    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(2**63), None, generator=generator)
+    draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(
+        -(2**63), None, generator=generator
+    )
     bits = draws.view(torch.int16)[: like.numel()].view(like.shape)
     # Written as numbers at once: by way of booleans it takes several times as long.
-    kept = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(like.shape, dtype=like.dtype))
+    kept = torch.ge(bits, dropped - _LEVELS // 2, out=torch.empty(like.shape, dtype=like.dtype, device=like.device))
     return kept.mul_(_LEVELS / (_LEVELS - dropped))

@@ -32,7 +32,7 @@ class EncoderLayer(nn.Module):
     ) -> Tensor:
         """[B, S, D] -> [B, S, D]."""
         site = self.self_attention
-        inputs = self.self_residual.enter(hidden)
+        inputs = self.self_residual.enter(hidden, bool(site.numbers))
         result = site(inputs, inputs, mask, None, head_gates.get(site.name), seen.need_weights)
         hidden = self.self_residual.leave(hidden, seen.take(site.name, hidden, result))
         return self.feed_forward_residual.leave(hidden, self.feed_forward(self.feed_forward_residual.enter(hidden)))

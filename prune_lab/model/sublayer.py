@@ -27,9 +27,9 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model, bias=config.norm_bias)
         self.dropout = Dropout(config.dropout)
 
-    def enter(self, inputs: Tensor) -> Tensor:
-        """What the block reads [B, T, D]."""
-        return self.norm(inputs) if self.pre else inputs
+    def enter(self, inputs: Tensor, is_read: bool = True) -> Tensor:
+        """What the block reads [B, T, D]; a block that reads nothing, as a site without heads, needs no norm."""
+        return self.norm(inputs) if self.pre and is_read else inputs
 
     def leave(self, inputs: Tensor, block_output: Tensor) -> Tensor:
         """Input and block output joined [B, T, D]."""

@@ -7,7 +7,6 @@ thread for each part of the batch, with forward and backward pass of its own, wa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ from prune_lab.data.batching import Batch
 from prune_lab.gates.held import held_gates
 from prune_lab.model.dropout import dropout_generator
 from prune_lab.model.transformer import Transformer
-from prune_lab.threads import share_of_threads
+from prune_lab.threads import sharing_threads
 from prune_lab.training.parameters import gate_parameters
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor]]
@@ -55,7 +54,7 @@ class BatchParts:
 
     def __init__(self, model: Transformer, loss: Loss, num_parts: int) -> None:
         self._model, self._loss, self._num_parts = model, loss, num_parts
-        self._threads = ThreadPoolExecutor(num_parts, thread_name_prefix="batch-part")
+        self._threads = sharing_threads(num_parts, "batch-part")
         self._generators = [torch.Generator() for _ in range(num_parts)]
 
     def __call__(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -76,11 +75,10 @@ class BatchParts:
             with dropout_generator(generator):
                 with torch.autocast("cpu", enabled=autocast[0], dtype=autocast[1]):
                     loss, nll = self._loss(parts[number])
-                gradients = torch.autograd.grad(loss, inputs, allow_unused=True)
+                gradients = torch.autograd.grad(loss, inputs, allow_unused=True) if inputs else ()
             return loss.detach(), nll, gradients
 
-        with share_of_threads(self._num_parts):
-            return list(self._threads.map(of_part, range(len(parts))))
+        return list(self._threads.map(of_part, range(len(parts))))
 
 
 class _SharedLoss(torch.autograd.Function):
@@ -98,16 +96,16 @@ class _SharedLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = (None if gradient is None else gradient.mul_(grad_loss) for gradient in ctx.saved_tensors)
+        gradients = (None if gradient is None else gradient * grad_loss for gradient in ctx.saved_tensors)
         return (None, None, None, *gradients)
 
 
 def _sum_of(gradients: Sequence[Tensor | None]) -> Tensor | None:
-    """The sum in the order of the parts; the first is overwritten."""
+    """The sum in the order of the parts."""
     there = [gradient for gradient in gradients if gradient is not None]
-    if not there:
-        return None
-    total = there[0]
-    for gradient in there[1:]:
-        total = total.add_(gradient)
+    if len(there) < 2:
+        return there[0] if there else None
+    total = there[0] + there[1]
+    for gradient in there[2:]:
+        total.add_(gradient)
     return total

@@ -114,6 +114,31 @@ def test_layers_share_what_is_derived_from_a_mask() -> None:
     assert AttentionMask().bias(4, 20, 0, like) == (None, None)
 
 
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 1, 1, 1), (2, 1, 5, 1), (2, 4, 1, 1)])
+def test_a_mask_for_all_keys_alike_is_one_for_each(shape: tuple[int, ...]) -> None:
+    mask = AttentionMask(torch.ones(shape, dtype=torch.bool))
+    query, key, value = (torch.randn(2, 4, length, 8) for length in (5, 7, 7))
+    torch.testing.assert_close(
+        attend_short(query, key, value, mask, 0.3), attend_short(query, key, value, AttentionMask(), 0.3)
+    )
+
+
+def test_one_mask_serves_calls_of_other_sizes() -> None:
+    """Both numbers of keys are padded to 16."""
+    mask = AttentionMask()
+    for num_keys in (5, 9, 16, 5):
+        query, key, value = (torch.randn(2, 4, length, 8) for length in (3, num_keys, num_keys))
+        expected = functional.scaled_dot_product_attention(query, key, value, scale=0.3)
+        torch.testing.assert_close(attend_short(query, key, value, mask, 0.3), expected)
+
+
+def test_what_is_allowed_cannot_be_replaced() -> None:
+    mask = AttentionMask(torch.ones(1, 1, dtype=torch.bool))
+    for name, value in (("allowed", None), ("causal", True)):
+        with pytest.raises(AttributeError):
+            setattr(mask, name, value)
+
+
 @pytest.mark.parametrize("padded", [False, True])
 def test_a_wider_memory_is_attended_to_as_before(padded: bool) -> None:
     query, memory = torch.randn(3, 2, 4, 8), torch.randn(3, 5, 16)

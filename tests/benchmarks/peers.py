@@ -1,7 +1,7 @@
 """The models of other toolkits in given sizes, and an update and a search with each.
 
 Every toolkit gets the same padded batches of ids, the Adam of torch in its fused form, label smoothing 0.1 and its own
-loss. joeynmt and torch drop attention weights with the same probability as the rest, which they do not tell apart.
+loss. joeynmt and torch drop attention weights with the same probability as the rest, as their constructors do.
 """
 
 from __future__ import annotations

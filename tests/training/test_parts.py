@@ -10,6 +10,7 @@ from prune_lab.data.batching import collate
 from prune_lab.gates.held import held_gates
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.dropout import dropout_generator, scaled_mask
+from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parts import BatchParts, split_batch
 
 LENGTHS = [11, 30, 4, 17, 23, 9, 30]
@@ -133,3 +134,21 @@ def test_what_a_part_raises_is_raised(small_model):
 
     with pytest.raises(ValueError, match="too long"):
         BatchParts(small_model(), loss, 2)(batch_of(LENGTHS))
+
+
+def test_gradients_may_be_asked_for_again(small_model):
+    """As those of any other loss: a second backward pass of the same graph finds the same."""
+    model, batch = small_model(dropout=0.0), batch_of(LENGTHS)
+    total = BatchParts(model, BatchLoss(model, label_smoothing=0.1), 2)(batch)[0]
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    once = torch.autograd.grad(total, weights, retain_graph=True)
+    half = torch.autograd.grad(total / 2, weights, retain_graph=True)
+    for first, second in zip(once, half, strict=True):
+        torch.testing.assert_close(second, first / 2)
+
+
+def test_a_model_that_trains_nothing_has_a_loss_all_the_same(small_model):
+    model, batch = small_model(dropout=0.0), batch_of(LENGTHS)
+    model.requires_grad_(False)
+    loss = BatchLoss(model, label_smoothing=0.1)
+    torch.testing.assert_close(BatchParts(model, loss, 2)(batch)[0], loss(batch)[0])
