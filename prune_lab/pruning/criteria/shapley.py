@@ -16,7 +16,7 @@ from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.by_batch import measure_each
-from prune_lab.pruning.criteria.contract import Criterion, evaluating, live_scores
+from prune_lab.pruning.criteria.contract import Criterion, adds_something, evaluating, live_scores
 from prune_lab.pruning.criteria.gradient import summed_loss
 from prune_lab.pruning.criteria.shapley_values import (
     LARGEST_SEED,
@@ -35,9 +35,10 @@ class Shapley(Criterion):
     """The Shapley value of each head in the game v(S) = minus the loss of the model with the heads S alone.
 
     The loss is the negative log-likelihood per real target token, without label smoothing; sites without a head add
-    their output bias. The values of all heads sum to v(all) - v(none), within the tolerance. It costs one evaluation
-    for each head and permutation: the gold standard for small models. The encoder runs again only when one of its
-    heads leaves; its outputs for the whole text, and the text, stay in memory.
+    their output bias. Heads that add nothing, since their output weights are zero or their gate is closed, are worth 0.
+    The values of all heads sum to v(all) - v(none), within the tolerance. It costs one evaluation for each head and
+    permutation: the gold standard for small models. The encoder runs again only when one of its heads leaves; its
+    outputs for the whole text, and the text, stay in memory.
 
     Args:
         max_permutations: see `Sampling`, as for all options.
@@ -97,22 +98,22 @@ class Shapley(Criterion):
         stored = [batch.to(device) for batch in batches]
         if not sum(batch.num_sentences for batch in stored):
             raise ValueError("batches: no sentences; Shapley values are measured on at least one")
-        heads = [(site, head) for site, numbers in model.heads().items() for head in numbers]
-        losses = _Losses(model, stored, heads)
         sites = model.attention_sites()
+        players = _players(sites)
+        losses = _Losses(model, stored, players)
         text = {"num_sentences": sum(batch.num_sentences for batch in stored), "num_tokens": losses.num_tokens}
         options = {key: getattr(self, key) for key in vars(_DEFAULTS)}
-        if not heads:
-            return HeadScores({name: {} for name in sites}, self.name, {**options, **text})
+        if not players:
+            return HeadScores(_by_site(sites, [], []), self.name, {**options, **text})
         with evaluating(model):
             found = estimate_shapley_values(
-                len(heads),
+                len(players),
                 losses.new_game,
                 Sampling(**options),
                 lambda walk, orders: [one for _, one in measure_each(model, orders, walk, gradients=False)],
             )
-        values = _by_site(sites, heads, found.values)
-        estimate = _facts(found, losses.num_measured, _by_site(sites, heads, found.standard_errors))
+        values = _by_site(sites, players, found.values)
+        estimate = _facts(found, losses.num_measured, _by_site(sites, players, found.standard_errors))
         for name, site in sites.items():  # which names a head where the numbers overflow
             live_scores(site, [values[name].get(number, 0.0) for number in site.numbers])
         return HeadScores(values, self.name, {**options, **text, "estimate": estimate})
@@ -174,12 +175,20 @@ class _Losses:
         }
 
 
-def _by_site(sites: dict[str, AttentionSite], heads: list[_Head], values: list[Any]) -> dict[str, dict[int, Any]]:
-    """Values in the order of the heads -> site -> head -> value."""
-    table: dict[str, dict[int, Any]] = {name: {} for name in sites}
-    for (site, head), value in zip(heads, values, strict=True):
-        table[site][head] = value
-    return table
+def _players(sites: dict[str, AttentionSite]) -> list[_Head]:
+    """The live heads that add something. The others are worth exactly 0, and kernels that round are not asked."""
+    players = []
+    for name, site in sites.items():
+        live = set(site.heads())
+        adds = adds_something(site).tolist()
+        players += [(name, number) for number, each in zip(site.numbers, adds, strict=True) if each and number in live]
+    return players
+
+
+def _by_site(sites: dict[str, AttentionSite], players: list[_Head], values: list[Any]) -> dict[str, dict[int, Any]]:
+    """Values in the order of the players -> site -> live head -> value; 0 for heads that do not play."""
+    by_player = dict(zip(players, values, strict=True))
+    return {name: {head: by_player.get((name, head), 0.0) for head in site.heads()} for name, site in sites.items()}
 
 
 def _facts(found: ShapleyEstimate, num_measured: int, errors: dict[str, dict[int, Any]]) -> dict[str, Any]:
