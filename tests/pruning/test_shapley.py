@@ -3,7 +3,7 @@
 import pytest
 import torch
 from criterion_models import assert_close, examples, sentence_losses, small_model
-from test_shapley_values import exact_values
+from enumerated import exact_values
 
 from prune_lab.data.batching import collate
 from prune_lab.heads import HeadMask

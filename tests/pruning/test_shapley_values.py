@@ -6,27 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from enumerated import exact_values
 from scipy.stats import chisquare, spearmanr
 
 from prune_lab.pruning.criteria import shapley_values
 from prune_lab.pruning.criteria.shapley_values import Sampling, estimate_shapley_values
 
 ENDLESS = {"stable_correlation": 1.0, "stable_checks": 10**6, "tolerance": 0.0}
-
-
-def exact_values(value, num_players):
-    """sum over S without i of |S|! (N - |S| - 1)! / N! (v(S with i) - v(S)), the plain way."""
-    values = []
-    for player in range(num_players):
-        total, others = 0.0, [other for other in range(num_players) if other != player]
-        for size in range(num_players):
-            for members in itertools.combinations(others, size):
-                weight = math.factorial(size) * math.factorial(num_players - size - 1) / math.factorial(num_players)
-                without = tuple(index in members for index in range(num_players))
-                with_it = tuple(index in members or index == player for index in range(num_players))
-                total += weight * (value(with_it) - value(without))
-        values.append(total)
-    return values
 
 
 def random_game(num_players, seed=0):
