@@ -103,11 +103,14 @@ def write_agreements(found: Mapping[str, Sequence[Agreement]], path: str | os.Pa
 
 def _mean(first: str, second: str, pairs: Iterable[tuple[HeadScores, HeadScores]]) -> Agreement:
     found = [correlation(*pair) for pair in pairs]
-    means = []
-    for name in ("spearman", "kendall"):
-        values = [getattr(each, name) for each in found]
-        means.append(None if None in values else fmean(values))
-    return Agreement(first, second, *means, min(each.num_heads for each in found), len(found))
+    spearman, kendall = _mean_of([each.spearman for each in found]), _mean_of([each.kendall for each in found])
+    return Agreement(first, second, spearman, kendall, min(each.num_heads for each in found), len(found))
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    """None where one of them is not defined."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
 
 
 def _of(scores: HeadScores, site: str) -> Mapping[int, float]:

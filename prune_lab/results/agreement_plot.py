@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, Normalize, to_rgb
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from prune_lab.results.agreement import Agreement
@@ -41,14 +41,14 @@ def agreement_map(found: Sequence[Agreement], *, theme: Theme = LIGHT) -> Figure
     label_width = 0.3 + _LETTER_WIDTH * max(map(len, labels))
     size = _CELL * len(names)
     with settings():
-        figure = new_figure(theme, max(4.6, label_width + size + _BAR_WIDTH), size + 0.75 * label_width + 0.6)
+        figure = new_figure(theme, max(3.6, label_width + size + _BAR_WIDTH), size + 0.75 * label_width + 0.6)
         axis = figure.subplots()
         mesh = axis.pcolormesh(values, cmap=colours, vmin=-1, vmax=1, edgecolors=theme.background, linewidth=1.2)
         axis.invert_yaxis()
         axis.set_aspect("equal")
         axis.set_facecolor(theme.empty)
         for row, column in np.ndindex(values.shape):
-            value = values[row, column]
+            value = float(values[row, column])
             if not np.isnan(value):
                 colour = _readable(colours(Normalize(-1, 1)(value)))
                 axis.text(column + 0.5, row + 0.5, _number(value), ha="center", va="center", fontsize=9, color=colour)
@@ -61,7 +61,7 @@ def agreement_map(found: Sequence[Agreement], *, theme: Theme = LIGHT) -> Figure
         for spine in axis.spines.values():
             spine.set_visible(False)
         bar = figure.colorbar(mesh, ax=axis, ticks=[-1, -0.5, 0, 0.5, 1], shrink=0.9)
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar.outline.set_visible(False)
         bar.ax.tick_params(colors=theme.muted, labelcolor=theme.text)
     return figure
 
@@ -76,7 +76,7 @@ def _colours(theme: Theme) -> LinearSegmentedColormap:
 
 def _readable(colour: Sequence[float]) -> str:
     """Black or white, whichever stands out more on a colour (contrast of WCAG 2)."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour[:3])]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "#ffffff"
 
