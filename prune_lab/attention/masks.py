@@ -10,7 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-
 _Sizes = tuple[int, int, int, torch.dtype, torch.device]
 _Bias = tuple[Tensor | None, Tensor | None]
 

@@ -29,9 +29,11 @@ def run(config: dict[str, Any], directory: Path) -> None:
         raise ValueError(f"runs: no record.json in or below {listed}; a finished run leaves one{known}")
     from prune_lab.results.answers_text import answers_text
     from prune_lab.results.report import write_report
+    from prune_lab.results.score_files import collect_scores
 
     title = {"title": config["title"]} if config["title"] is not None else {}
-    page = write_report(records, directory, unfinished=[(str(place), what) for place, what in lacking], **title)
+    unfinished_runs = [(str(place), what) for place, what in lacking]
+    page = write_report(records, directory, unfinished=unfinished_runs, scores=collect_scores(paths), **title)
     num_failed = sum(not record.complete for record in records)
     print(f"{len(records) - num_failed} models evaluated" + (f", {num_failed} failed" if num_failed else ""))
     for place, what in lacking:

@@ -110,6 +110,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         target_ids: Tensor,
         head_gates: Mapping[str, Tensor] | None = None,
         seen: Observation | None = None,
+        memory: Tensor | None = None,
     ) -> Tensor:
         """What the vocabulary projection reads, under teacher forcing.
 
@@ -118,12 +119,13 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
             target_ids: [B, T], each with its begin mark, padded at the end.
             head_gates: more factors on heads, site -> [H], [B, H] or [B, H, T] (positions of the query side).
             seen: collects attention weights and auxiliary losses.
+            memory: what `encode` gave for the same source and gates [B, S, D]; None to encode now.
 
         Returns:
             [B, T, D]; values at padded positions mean nothing.
         """
         seen = seen or Observation()
-        memory = self.encode(source_ids, head_gates, seen)
+        memory = self.encode(source_ids, head_gates, seen) if memory is None else memory
         cross_mask = padding_mask(source_ids, self.config.pad_id)
         # Padding stands at the end of the target, where a causal mask hides it from every real token.
         causal, gates = AttentionMask(causal=True), head_gates or {}

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 from matplotlib.figure import Figure
 
+from prune_lab.heads import HeadScores
 from prune_lab.results import grids, plots, speed_plot
+from prune_lab.results.agreement_section import agreement_section
 from prune_lab.results.answer_rows import answers_table, area_note, area_table
 from prune_lab.results.area import ranking
 from prune_lab.results.canvas import render, save_figure
@@ -38,6 +40,7 @@ def write_report(
     title: str = "BLEU against remaining heads",
     configuration: Mapping[str, Any] | None = None,
     unfinished: Sequence[tuple[str, str]] = (),
+    scores: Mapping[str, Sequence[HeadScores]] | None = None,
 ) -> Path:
     """Writes `report.html` and its figures and tables as files.
 
@@ -51,6 +54,7 @@ def write_report(
         title: Title of the report.
         configuration: Configuration to show; without it that of the first record that has one.
         unfinished: Directories of runs and studies that have not ended yet, and what each lacks.
+        scores: See `collect_scores`; two criteria or more get a section, `criteria.png` and `criteria.csv`.
 
     Returns:
         The path of `report.html`.
@@ -70,6 +74,7 @@ def write_report(
     body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed, unfinished))}</p>']
     for number, panel in enumerate(found, start=1):
         body += _section(panel, styles, directory, number, alone=len(found) == 1)
+    body += agreement_section(scores or {}, directory, _figure)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
         body += ['<h2 class="bad">Failed runs</h2>', table(("run", "seed", "reason"), [rows], num_text=3, kind="prose")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -9,10 +10,12 @@ from typing import TYPE_CHECKING
 from prune_lab.heads import HeadScores
 from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.criteria.registry import build_criterion
+from prune_lab.pruning.criteria.contract import Criterion
+from prune_lab.pruning.criteria.registry import build_criterion, criteria
 from prune_lab.pruning.rescale import Rescaled
 from prune_lab.pruning.schedule import Choose, OneShot, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
+from prune_lab.study.method import Method
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
@@ -128,10 +131,9 @@ class CriterionPoints:
         if isinstance(schedule, OneShot) and name in self._scores:
             return self._scores[name]
         of_models = point.name if schedule.during_training else name
-        options = {"seed": point.seed, **method.options} if method.criterion == "random" else method.options
         scores = score_on_text(
             model,
-            build_criterion(method.criterion or "", **options),
+            _build(method, point.seed),
             lambda: stages.data.train,
             num_sentences=stages.setup.plan.scoring_sentences,
             max_tokens=stages.setup.base.max_tokens,
@@ -142,6 +144,13 @@ class CriterionPoints:
         )
         self._scores[name] = scores
         return scores
+
+
+def _build(method: Method, seed: int) -> Criterion:
+    """The criterion of a method; what it draws at random comes from the seed of the point, unless its options say."""
+    assert method.criterion is not None
+    draws = "seed" in inspect.signature(criteria()[method.criterion]).parameters
+    return build_criterion(method.criterion, **{**({"seed": seed} if draws else {}), **method.options})
 
 
 class _Recovery:

@@ -11,11 +11,13 @@ import torch
 
 from prune_lab.data.batching import Batch, EncodedCorpus, token_budget_batches
 from prune_lab.heads import HeadScores
+from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.rescale import Rescaled, rescale_heads
 from prune_lab.results.files import write_atomically
+from prune_lab.results.score_files import scores_content
 
 
 def score_on_text(
@@ -47,7 +49,8 @@ def score_on_text(
     batches = _batches(text(), num_sentences, max_tokens, seed) if criterion.needs_batches else []
     scores = score_heads(model.copy().to(device), batches, criterion)
     print(f"{label}: scored {scores.num_heads} heads in {time.monotonic() - start:.1f} s", flush=True)
-    content = {"criterion": scores.criterion, "settings": dict(scores.settings), "scores": scores.to_dict()}
+    total_heads = sum(model.original_heads().values())
+    content = scores_content(scores, weights_hash=weights_hash(model), total_heads=total_heads)
     write_atomically(file, json.dumps(content, indent=1))
     return scores
 

@@ -13,6 +13,7 @@ from prune_lab.results.collect import collect
 from prune_lab.results.files import write_atomically
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
+from prune_lab.results.score_files import collect_scores
 from prune_lab.results.table import text_table
 from prune_lab.study.identity import IDENTITY, check_identity, contents_of
 from prune_lab.study.plan import Point
@@ -71,7 +72,8 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     errors = {point.name: _failure(stages, point) for point in setup.plan.points()}
     failures = {name: error for name, error in errors.items() if error is not None}
     records = collect([directory])
-    report = write_report(records, directory, title=f"Study {setup.plan.name}", configuration=setup.config)
+    title, scores = f"Study {setup.plan.name}", collect_scores([directory])
+    report = write_report(records, directory, title=title, configuration=setup.config, scores=scores)
     print()
     print(text_table(records))
     found = answers_text(records)

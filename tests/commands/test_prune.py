@@ -82,6 +82,7 @@ def test_budgets_are_exact_and_pruned_is_masked(prune: Run, base: Path, folder: 
     scores = json.loads((folder / "run" / "scores-6-heads.json").read_text())
     assert scores["criterion"] == "gradient" and scores["settings"]["num_sentences"] == 20
     assert {site: len(heads) for site, heads in scores["scores"].items()} == dict.fromkeys(KEPT, 2)
+    assert scores["model"] == {"weights_hash": weights_hash(whole), "total_heads": 6}
     first, *lines = found.out.splitlines()
     assert re.fullmatch(r"gradient: scored 6 heads in \d+\.\d s", first)
     assert [re.sub(r"\d+\.\d\d$", "N", line) for line in lines] == [

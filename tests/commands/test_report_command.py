@@ -1,13 +1,16 @@
 """prune-lab-report: one page of any set of runs."""
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from prune_lab.heads import HeadScores
 from prune_lab.results.record import Record
+from prune_lab.results.score_files import scores_content
 
 Run = Callable[..., Any]
 
@@ -49,6 +52,22 @@ def test_a_report_of_several_directories(run: Run, runs: Path) -> None:
     assert {"report.html", "curve.png", "curve.pdf", "results.csv", "results.json"} <= {
         path.name for path in Path("page").iterdir()
     }
+
+
+def test_scores_of_two_criteria_are_compared(run: Run, runs: Path) -> None:
+    heads = {"encoder.0.self": [1, 2, 3, 4], "decoder.0.cross": [5, 6, 7, 8]}
+    for name, values in (("gradient", heads), ("fisher", {site: each[::-1] for site, each in heads.items()})):
+        scores = HeadScores({site: dict(enumerate(map(float, each))) for site, each in values.items()}, name)
+        content = scores_content(scores, weights_hash="ab", total_heads=8)
+        (runs / "sweep" / name).mkdir()
+        (runs / "sweep" / name / "scores-8-heads.json").write_text(json.dumps(content))
+    assert run("report", "runs=[base,sweep]", "output=page").status == 0
+    assert "Do the criteria agree?" in Path("page/report.html").read_text(encoding="utf-8")
+    with open("page/criteria.csv", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["first"], row["second"], row["num_heads"]) == ("fisher", "gradient", "8")
+    assert float(row["spearman"]) == pytest.approx(1 - 6 * 40 / (8 * 63))
+    assert run("report", "runs=base", "output=alone").status == 0 and not Path("alone/criteria.csv").exists()
 
 
 def test_a_single_directory_and_a_name_of_its_own(run: Run, runs: Path) -> None:

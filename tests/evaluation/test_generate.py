@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -267,6 +268,7 @@ def test_an_error_in_a_thread_ends_the_translation(
 
     def fail(self: Transformer, *_: Any) -> Any:
         calls.append(None)
+        time.sleep(0.02)
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(Transformer, "search", fail)

@@ -8,6 +8,8 @@ from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 
 LENGTHS = (3, 5, 9, 12, 18, 25, 31, 40)
+# Options with which a criterion is fast enough for tests of what all criteria have in common.
+CHEAP = {"shapley": {"max_permutations": 2}}
 
 
 def small_model(**changes) -> Transformer:

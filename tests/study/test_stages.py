@@ -19,6 +19,7 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.surgery import fold_fractions, mask_heads, prune_heads
 from prune_lab.results.record import Record
+from prune_lab.results.score_files import collect_scores
 from prune_lab.study.gated_points import GatedPoints
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
@@ -183,6 +184,21 @@ def test_one_shot_points_share_their_scores(stages_of: Callable[..., Stages], mo
     for site, kept in second.heads.items():
         assert set(kept) <= set(first.heads[site])
     assert [path.name for path in (stages.directory / "scores").iterdir()] == ["gradient-seed1-6heads.json"]
+    (model,) = collect_scores([stages.directory])
+    assert model == weights_hash(stages.base_model()) == first.base_hash
+
+
+def test_criteria_that_draw_at_random_take_the_seed_of_the_point(stages_of: Callable[..., Stages]) -> None:
+    shapley = {"criterion": "shapley", "options": {"max_permutations": 2, "tolerance": 0.5}, "seeds": [4, 5]}
+    fixed = {"criterion": "random", "options": {"seed": 9}, "seeds": [4]}
+    stages = stages_of({"shapley": shapley, "random": fixed}, budgets=[4], scoring_sentences=4)
+    found = {point_of(stages, number).settings["criterion"]["name"] for number in range(3)}
+    assert found == {"shapley", "random"}
+    (scores,) = collect_scores([stages.directory]).values()
+    seeds = [(each.criterion, each.settings["seed"]) for each in scores]
+    assert sorted(seeds) == [("random", 9), ("shapley", 4), ("shapley", 5)]
+    first, second = (each for each in scores if each.criterion == "shapley")
+    assert first.values != second.values and first.settings["tolerance"] == 0.5
 
 
 def test_fisher_with_rearrangement_and_factors(stages_of: Callable[..., Stages]) -> None:

@@ -1,20 +1,21 @@
-"""Measuring batches one after the other, two at a time on the CPU."""
+"""Measuring a model on one thing after the other, two at a time on the CPU."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeVar
 
 import torch
 
 from prune_lab.data.batching import Batch
 from prune_lab.model.transformer import Transformer
-from prune_lab.threads import share_of_threads
+from prune_lab.threads import sharing_threads
 
 _AT_ONCE = 2
 
+Item = TypeVar("Item")
 Measured = TypeVar("Measured")
 
 
@@ -33,22 +34,29 @@ def measure_batches(
         gradients: whether gradients are recorded inside of `measure`.
     """
     device = model.output_weight.device
-    kind = device.type
+    return measure_each(model, batches, lambda batch: measure(batch.to(device)), gradients=gradients)
+
+
+def measure_each(
+    model: Transformer, items: Iterable[Item], measure: Callable[[Item], Measured], *, gradients: bool
+) -> Iterator[tuple[Item, Measured]]:
+    """The same for anything that a model is measured on; see `measure_batches`."""
+    kind = model.output_weight.device.type
     enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
 
-    def measured(batch: Batch) -> tuple[Batch, Measured]:
+    def measured(item: Item) -> tuple[Item, Measured]:
         # Whether gradients are recorded, and autocast, are properties of a thread.
         autocast = torch.autocast(kind, dtype=dtype, enabled=enabled)
         with torch.inference_mode(False), torch.set_grad_enabled(gradients), autocast:
-            return batch, measure(batch.to(device))
+            return item, measure(item)
 
     if kind != "cpu" or torch.get_num_threads() == 1:
-        yield from map(measured, batches)
+        yield from map(measured, items)
         return
-    with share_of_threads(_AT_ONCE), ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="criterion") as threads:
-        waiting: deque[Future[tuple[Batch, Measured]]] = deque()
-        for batch in batches:
-            waiting.append(threads.submit(measured, batch))
+    with sharing_threads(_AT_ONCE, "criterion") as threads:
+        waiting: deque[Future[tuple[Item, Measured]]] = deque()
+        for item in items:
+            waiting.append(threads.submit(measured, item))
             if len(waiting) > _AT_ONCE:
                 yield waiting.popleft().result()
         while waiting:

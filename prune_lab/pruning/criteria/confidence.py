@@ -11,13 +11,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from prune_lab.attention.site import AttentionSite
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores, kind_of_site
 from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.by_batch import measure_batches
-from prune_lab.pruning.criteria.contract import Criterion, evaluating, live_scores
+from prune_lab.pruning.criteria.contract import Criterion, adds_something, evaluating, live_scores
 
 
 class Confidence(Criterion):
@@ -54,7 +53,7 @@ class Confidence(Criterion):
         values = {}
         for name, site in sites.items():
             means = sums[name] / num_tokens[name.partition(".")[0]]
-            values[name] = live_scores(site, (means * _adds_something(site)).tolist())
+            values[name] = live_scores(site, (means * adds_something(site)).tolist())
         text = {"num_sentences": num_sentences, **{f"num_{side}_tokens": num for side, num in num_tokens.items()}}
         return HeadScores(values, self.name, text)
 
@@ -74,12 +73,3 @@ def _largest_weights(model: Transformer, batch: Batch) -> tuple[dict[str, Tensor
         largest = weights.double().masked_fill(~keys[:, None, None], 0).amax(3)
         sums[name] = (largest * queries[:, None]).sum((0, 2)).cpu()
     return sums, {"encoder": int(source.sum()), "decoder": int(target.sum())}
-
-
-def _adds_something(site: AttentionSite) -> Tensor:
-    """Where a head's output weights are not all zero and its evaluation gate is open: [H]."""
-    outputs = site.attention.head_matrices()[1].detach().flatten(1)
-    adds = (outputs != 0).any(1)
-    if site.gate is not None and site.numbers:
-        adds = adds & (site.gate.value().detach() != 0)  # type: ignore[operator]
-    return adds.cpu()

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from prune_lab.attention.site import AttentionSite
 from prune_lab.data.batching import Batch
@@ -64,6 +65,15 @@ def evaluating(model: Transformer) -> Iterator[None]:
             module.training = training
         for parameter, requires_grad in flags:
             parameter.requires_grad_(requires_grad)
+
+
+def adds_something(site: AttentionSite) -> Tensor:
+    """Where a head's output weights are not all zero and its evaluation gate is open: [H]."""
+    outputs = site.attention.head_matrices()[1].detach().flatten(1)
+    adds = (outputs != 0).any(1)
+    if site.gate is not None and site.numbers:
+        adds = adds & (site.gate.value().detach() != 0)  # type: ignore[operator]
+    return adds.cpu()
 
 
 def live_scores(site: AttentionSite, scores: Sequence[float]) -> dict[int, float]:

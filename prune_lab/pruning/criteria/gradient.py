@@ -123,7 +123,9 @@ def loss_derivatives(model: Transformer, batch: Batch, *, by_position: bool = Fa
     return dict(zip(gates, derivatives, strict=True))
 
 
-def summed_loss(model: Transformer, batch: Batch, head_gates: Mapping[str, Tensor] | None = None) -> Tensor:
+def summed_loss(
+    model: Transformer, batch: Batch, head_gates: Mapping[str, Tensor] | None = None, memory: Tensor | None = None
+) -> Tensor:
     """The negative log-likelihood of all real target tokens (end marks among them, begin marks not), summed: a scalar.
 
     Logits exist for real positions alone and for a chunk of them at a time, never as [B, T, V].
@@ -132,8 +134,9 @@ def summed_loss(model: Transformer, batch: Batch, head_gates: Mapping[str, Tenso
         model: in evaluation mode.
         batch: on the model's device.
         head_gates: see `Transformer.hidden`; the target side has T - 1 positions here, since the last predicts nothing.
+        memory: see `Transformer.hidden`.
     """
-    hidden = model.hidden(batch.source_ids, batch.target_ids[:, :-1], head_gates).flatten(0, 1)
+    hidden = model.hidden(batch.source_ids, batch.target_ids[:, :-1], head_gates, memory=memory).flatten(0, 1)
     targets = batch.target_ids[:, 1:].flatten()
     real = (targets != model.config.pad_id).nonzero()[:, 0]
     loss, _ = token_cross_entropy(hidden.index_select(0, real), model.output_weight, targets[real])
