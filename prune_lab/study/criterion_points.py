@@ -56,6 +56,7 @@ class CriterionPoints:
             "budget": point.budget,
             **updates_in_all(self._stages.base_updates, recovered),
             "recovery_updates": recovered,
+            **(method.distillation.facts() if method.distillation else {}),
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
 
@@ -142,6 +143,7 @@ class _Recovery:
             round(updates * tuning.recovery_updates / tuning.total_updates),
             stages.setup.seeds_of(point.seed),
             f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
+            point.method.distillation,
         )
         self.num_updates += updates
         self.result = result or self.result

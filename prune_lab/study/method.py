@@ -18,6 +18,7 @@ from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.schedule import Iterative, OneShot, Schedule
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
+from prune_lab.training.distillation import Distillation
 
 EXACT = "subset"
 SCHEDULES = (OneShot.name, Iterative.name)
@@ -80,6 +81,7 @@ class Method:
             text as scores are.
         recovery: train after the cut, as long as the gates were. With `iterative` the updates are shared evenly among
             all cuts, so that the point with the fewest heads has trained as long as the points of other methods.
+        distillation: from the base, in the training after the cut.
         budgets: heads to keep; those of the study when None.
         seeds: of the runs; those of the study when None.
     """
@@ -95,6 +97,7 @@ class Method:
     rearrange: bool = False
     rescale: bool = False
     recovery: bool = False
+    distillation: Distillation | None = None
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
 
@@ -180,6 +183,10 @@ class Method:
         for key in ("rearrange", "rescale", "recovery"):
             if not isinstance(getattr(self, key), bool):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed are true and false")
+        if self.distillation is not None and not self.recovery:
+            raise ValueError(
+                f"{where}.distillation: a weight of {self.distillation.weight} needs {where}.recovery=true"
+            )
         if not isinstance(self.options, Mapping):
             raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
         if self.step_share is not None and self.schedule != Iterative.name:

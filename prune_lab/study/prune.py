@@ -145,6 +145,7 @@ class _Pruner:
             settings.recovery,
             directory=place,
             seeds=settings.seeds,
+            teacher=None if settings.recovery.distillation is None else self._model,
             callbacks=settings.callbacks(),
             loggers=settings.loggers(place),
             label=place.name,
@@ -164,7 +165,12 @@ class _Pruner:
         if settings.report_split is None:
             print(f"{point.budget} heads: {export}", flush=True)
         else:
-            trained = {**updates_in_all(settings.updates, self._recovered), "recovery_updates": self._recovered}
+            distillation = None if settings.recovery is None else settings.recovery.distillation
+            trained = {
+                **updates_in_all(settings.updates, self._recovered),
+                "recovery_updates": self._recovered,
+                **({} if distillation is None else distillation.facts()),
+            }
             self._record(
                 export,
                 place,

@@ -37,6 +37,7 @@ from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.callbacks.progress import Announcement
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 from prune_lab.training.parameters import PARTS, freeze
@@ -126,13 +127,22 @@ class Stages:
         )
 
     def recover(
-        self, model: Transformer, place: Path, updates: int, decay_updates: int, seeds: Seeds, label: str
+        self,
+        model: Transformer,
+        place: Path,
+        updates: int,
+        decay_updates: int,
+        seeds: Seeds,
+        label: str,
+        distillation: Distillation | None = None,
     ) -> tuple[Transformer, FitResult | None]:
-        """Train on for so many updates (0 changes nothing)."""
+        """Train on for so many updates (0 changes nothing), with `distillation` from the base."""
         if updates == 0:
             return model, None
         settings = self.setup.tuned(updates=updates, decay_updates=decay_updates, keep="best")
-        result = self._fit(model, settings, place, seeds, label)
+        settings = replace(settings, distillation=distillation)
+        teacher = None if distillation is None else self.base_model()
+        result = self._fit(model, settings, place, seeds, label, teacher=teacher)
         return result.model, result
 
     def _gated(self, point: Point) -> Made:
@@ -142,7 +152,9 @@ class Stages:
         (pruned,) = prune_to(self._trained_gates(point), "auto", score=_no_scores, keep_gates=as_fractions)
         whole = fold_fractions(pruned.model) if as_fractions else pruned.model
         updates = tuning.recovery_updates
-        model, recovered = self.recover(whole, place / "recovery", updates, updates, seeds, f"{point.name} recovery")
+        model, recovered = self.recover(
+            whole, place / "recovery", updates, updates, seeds, f"{point.name} recovery", method.distillation
+        )
         facts = {
             "point": point.key,
             **({"budget": point.budget} if method.is_exact else {"penalty_weight": point.weight}),
@@ -151,6 +163,7 @@ class Stages:
             **updates_in_all(self.base_updates, tuning.total_updates),
             "gate_updates": tuning.updates,
             "recovery_updates": updates,
+            **(method.distillation.facts() if method.distillation else {}),
         }
         return Made(model=model, result=recovered, settings={**pruned.settings, **facts})
 
@@ -189,6 +202,7 @@ class Stages:
         seeds: Seeds,
         label: str,
         penalty: L0Penalty | None = None,
+        teacher: Transformer | None = None,
     ) -> FitResult:
         return fit(
             model,
@@ -197,6 +211,7 @@ class Stages:
             directory=place,
             seeds=seeds,
             penalty=penalty,
+            teacher=teacher,
             callbacks=[Announcement(self.progress.take_heading()), *self.setup.callbacks()],
             loggers=self.setup.loggers(place),
             label=label,
