@@ -108,7 +108,9 @@ def fit(
     check_lengths(model.config, validation, "the validation text")
     taught_by = build_teacher(teacher, model, settings.distillation, settings.compile_options)
     if taught_by is not None:
-        check_lengths(taught_by.model.config, data.train, "the training text", max_tokens=settings.max_tokens)
+        check_lengths(
+            taught_by.model.config, data.train, "the training text", max_tokens=settings.max_tokens, of="teacher: "
+        )
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     directory = Path(directory)

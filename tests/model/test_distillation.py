@@ -1,4 +1,4 @@
-"""The chunked distillation loss against one from all logits by torch's own functions, in values, gradients and memory."""
+"""The chunked distillation loss against one from all logits by torch's own functions: values, gradients, memory."""
 
 from typing import Any
 
@@ -37,9 +37,7 @@ class Example:
         self.targets = torch.randint(V, (num,), generator=generator)
 
     def taught(self, weight: float, temperature: float) -> Taught:
-        return Taught(
-            hidden=self.their_hidden, output_weight=self.their_matrix, weight=weight, temperature=temperature
-        )
+        return Taught(hidden=self.their_hidden, output_weight=self.their_matrix, weight=weight, temperature=temperature)
 
     def loss(self, weight: float, temperature: float = 1.0, smoothing: float = SMOOTHING) -> tuple[Tensor, Tensor]:
         return token_distillation(self.hidden, self.matrix, self.targets, self.taught(weight, temperature), smoothing)
