@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from prune_lab.pruning.criteria.contract import Criterion
     from prune_lab.pruning.schedule import Schedule
     from prune_lab.pruning.selection import Selection
+    from prune_lab.training.distillation import Distillation
     from prune_lab.training.fit import FitSettings, Seeds
     from prune_lab.training.trainer import Callback, Logger
 
 # Share of the learning rate below which a schedule never got to it.
 _REACHED = 0.95
 # Keys of `training` that are not about `fit`.
-NOT_OF_FIT = ("freeze", "keep")
+NOT_OF_FIT = ("distillation", "freeze", "keep")
 
 
 def read_splits(config: Mapping[str, Any], names: Sequence[str | None]) -> Splits:
@@ -146,8 +147,13 @@ def prepare(model: Transformer, config: Mapping[str, Any]) -> None:
     freeze(model, config["training"]["freeze"])
 
 
-def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
+def build_settings(config: Mapping[str, Any], *, keep: str, distillation: Distillation | None = None) -> FitSettings:
     """How to train.
+
+    Args:
+        config: of the command.
+        keep: which weights training returns.
+        distillation: how much a teacher counts, or None.
 
     Raises:
         ValueError: a setting that cannot work, as far as that can be told without training.
@@ -162,6 +168,7 @@ def build_settings(config: Mapping[str, Any], *, keep: str) -> FitSettings:
         validation_decoding=decoding_options(config["validation_decoding"], "validation_decoding"),
         gate_learning_rate=config["gates"]["learning_rate"],
         keep=keep,
+        distillation=distillation,
         **{key: value for key, value in config["training"].items() if key not in NOT_OF_FIT},
     )
     settings.check()

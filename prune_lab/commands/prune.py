@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
@@ -12,6 +12,10 @@ from prune_lab.commands.settings import SPEED, decoding_options, model_source, w
 from prune_lab.data.splits import load_splits
 from prune_lab.results.collect import collect
 from prune_lab.results.table import text_table
+from prune_lab.training.distillation import Distillation
+
+if TYPE_CHECKING:
+    from prune_lab.training.fit import FitSettings
 
 AUTO = "auto"
 GATE_EVALUATIONS = ("round", "fraction", "keep")
@@ -34,6 +38,11 @@ def check(config: dict[str, Any]) -> None:
     if config["speed"] is not None:
         whole_numbers(config["speed"], "speed", SPEED)
     checks.check_run(config, splits)
+    distillation = Distillation.from_config(config["distillation"], "distillation")
+    if distillation is not None and not config["trainer"]["max_steps"]:
+        raise ValueError(
+            f"distillation.weight: {distillation.weight} without recovery; set trainer.max_steps, or leave it out"
+        )
     criterion = build.build_criterion(config)
     if build.build_selection(config).rearrange and not criterion.scores_pairs:
         raise ValueError(f"selection.rearrange: true, but {criterion.name} scores no pairs; allowed with fisher")
@@ -70,7 +79,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             gate_evaluation=config["gate_evaluation"],
             scoring_sentences=config["scoring_sentences"],
             max_tokens=config["training"]["max_tokens"],
-            recovery=build.build_settings(config, keep="best") if config["trainer"]["max_steps"] else None,
+            recovery=recovery(config) if config["trainer"]["max_steps"] else None,
             report_split=config["report_split"],
             decoding=decoding_options(config["decoding"]),
             speed=config["speed"],
@@ -89,6 +98,12 @@ def run(config: dict[str, Any], directory: Path) -> None:
     if config["report_split"] is not None:
         print()
         print(text_table(collect([directory])))
+
+
+def recovery(config: dict[str, Any]) -> FitSettings:
+    """How cut models are trained."""
+    distillation = Distillation.from_config(config["distillation"], "distillation")
+    return build.build_settings(config, keep="best", distillation=distillation)
 
 
 main = command("prune", run, check=check)

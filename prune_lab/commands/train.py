@@ -11,9 +11,12 @@ from prune_lab.commands.languages import check_languages
 from prune_lab.commands.logs import log
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
+from prune_lab.training.distillation import Distillation
 
 if TYPE_CHECKING:
     from prune_lab.model.transformer import Transformer
+
+DISTILLATION = "training.distillation"
 
 
 def check(config: dict[str, Any]) -> None:
@@ -26,6 +29,12 @@ def check(config: dict[str, Any]) -> None:
         model_source(source, "init_from")
     checks.check_gates(config["gates"], config["penalty"], may_have_gates=source is not None)
     checks.check_run(config, splits)
+    teacher = config["teacher"]
+    checks.check_distillation(
+        config["training"]["distillation"], DISTILLATION, teacher=teacher, needs="a teacher; set teacher=EXPORT"
+    )
+    if teacher is not None:
+        model_source(teacher, "teacher")
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
     anneal_updates = (config["gates"]["options"] or {}).get("anneal_updates")
     if isinstance(anneal_updates, int) and anneal_updates > config["trainer"]["max_steps"]:
@@ -56,6 +65,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
         model, before = build.build_model(config, splits), origin.Origin()
     else:
         model, before = origin.load(config["init_from"], "init_from")
+    teacher = None if config["teacher"] is None else origin.read_model(config["teacher"], "teacher")
+    distillation = Distillation.from_config(config["training"]["distillation"], DISTILLATION)
     build.prepare(model, config)
     penalty = build.build_penalty(config, model)
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
@@ -64,10 +75,11 @@ def run(config: dict[str, Any], directory: Path) -> None:
     result = fit(
         model,
         TrainingData(train=train, validation=splits.validation, scoring=ScoreSettings.of(splits)),
-        build.build_settings(config, keep=keep),
+        build.build_settings(config, keep=keep, distillation=distillation),
         directory=directory,
         seeds=build.build_seeds(config),
         penalty=penalty,
+        teacher=teacher,
         callbacks=[
             Announcement(in_words(model, splits.name, len(train), config["trainer"]["max_steps"])),
             *build.build_callbacks(config),
@@ -86,6 +98,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
             "point": None if penalty is None else penalty.key,
             "gates": result.model.config.gates,
             "frozen": config["training"]["freeze"] or None,
+            **({} if distillation is None else distillation.facts()),
+            "teacher": config["teacher"],
         }
         given = {} if config["init_from"] is None else {"model": model.config.to_dict(), "tokenizer": None}
         record = record_export(

@@ -26,7 +26,16 @@ _OPTIONAL = ("callbacks", "logger", "experiment")
 # Keys that are set, and may be null all the same.
 _NULLABLE = ("report_split", "speed", "study.speed", "study.budgets")
 # Groups none of whose keys may be deleted with ~.
-_COMPLETE = ("", "gates", "penalty", "seeds", "tokenizer", "training")
+_COMPLETE = (
+    "",
+    "distillation",
+    "gates",
+    "penalty",
+    "seeds",
+    "tokenizer",
+    "training",
+    "training.distillation",
+)
 
 
 def _is_text(value: Any) -> bool:
@@ -52,6 +61,8 @@ _MAPPING: Kind = (lambda value: isinstance(value, Mapping), "mappings, such as {
 # What the default does not tell, above all where it is null.
 _KINDS = {
     "decoding.max_length_a": _NUMBER,
+    "distillation.temperature": _NUMBER,
+    "distillation.weight": _NUMBER,
     "gates.kinds": (lambda value: isinstance(value, list | str), "lists of kinds of site"),
     "init_from": _PATH,
     "input": _PATH,
@@ -60,9 +71,12 @@ _KINDS = {
     "output": _PATH,
     "scheduler.total_updates": _WHOLE,
     "seed": _WHOLE,
+    "teacher": _PATH,
     "title": _TEXT,
     "tokenizer.path": _PATH,
     "training.compile_options": _MAPPING,
+    "training.distillation.temperature": _NUMBER,
+    "training.distillation.weight": _NUMBER,
     "validation_decoding.max_length_a": _NUMBER,
 }
 

@@ -1,10 +1,11 @@
 """Label-smoothed cross entropy per target token, computed chunk by chunk.
 
-Shapes: N real target tokens, D model width, V target vocabulary.
+Shapes: N real target tokens, C tokens of a chunk, D model width, V target vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ from prune_lab.attention.products import packed_product, product_type
 
 # Few enough that most tokens of a batch are in whole chunks, for which products are prepared once.
 _CHUNK = 256
+
+Product = Callable[[Tensor, Tensor], Tensor]
+# From the logits [C, V] of a chunk, which it may overwrite, the chunk and the product of rows and matrix: the loss and
+# the plain negative log-likelihood, both summed, and a function that gives the loss's gradient by the logits [C, V].
+ChunkLoss = Callable[[Tensor, slice, Product], tuple[Tensor, Tensor, Callable[[], Tensor]]]
 
 
 def token_cross_entropy(
@@ -38,18 +44,79 @@ def token_cross_entropy(
         the smoothed loss summed over tokens (differentiable once), and the plain negative log-likelihood summed over
         tokens (not differentiable).
     """
+    return chunked_loss(hidden, output_weight, CrossEntropy(hidden, output_weight, targets, label_smoothing))
+
+
+def chunked_loss(hidden: Tensor, output_weight: Tensor, loss_of_chunk: ChunkLoss) -> tuple[Tensor, Tensor]:
+    """A loss of the logits of a linear layer over the vocabulary that never builds all of them.
+
+    Args:
+        hidden: [N, D].
+        output_weight: [V, D].
+        loss_of_chunk: the loss of some of the tokens.
+
+    Returns:
+        as `token_cross_entropy`.
+    """
     if not torch.is_grad_enabled():
         hidden, output_weight = hidden.detach(), output_weight.detach()
-    loss, nll = _ChunkedCrossEntropy.apply(hidden, output_weight, targets, label_smoothing)
+    loss, nll = _ChunkedLoss.apply(hidden, output_weight, loss_of_chunk)
     return loss, nll
 
 
-class _ChunkedCrossEntropy(torch.autograd.Function):
+class CrossEntropy:
+    """Label-smoothed cross entropy of the logits of a chunk, a `ChunkLoss`.
+
+    The loss is sum_v q_v (lse - z_v) with q = (1 - smoothing) onehot + smoothing / V.
+
+    Args:
+        hidden: [N, D].
+        output_weight: [V, D].
+        targets: [N].
+        smoothing: share of the target distribution that is spread evenly.
+    """
+
+    def __init__(self, hidden: Tensor, output_weight: Tensor, targets: Tensor, smoothing: float) -> None:
+        self._hidden, self._targets, self._smoothing = hidden.detach(), targets, smoothing
+        self._average = None
+        if smoothing:
+            with torch.autocast(hidden.device.type, enabled=False):
+                self._average = output_weight.detach().to(exact_type(hidden)).mean(dim=0)
+
+    def __call__(self, logits: Tensor, chunk: slice, times: Product) -> tuple[Tensor, Tensor, Callable[[], Tensor]]:
+        """On the CPU the gradient takes the place of the logits."""
+        picked = self.picked(logits, chunk)
+        probabilities, normaliser = softmax(logits, in_place=True)
+        loss, nll = self.sums(picked, normaliser, chunk)
+        return loss, nll, lambda: _gradient(probabilities, self._targets[chunk], self._smoothing)
+
+    def picked(self, logits: Tensor, chunk: slice) -> Tensor:
+        """The logits [C] of the targets."""
+        return logits.gather(1, self._targets[chunk][:, None])[:, 0]
+
+    def sums(self, picked: Tensor, normaliser: Tensor, chunk: slice) -> tuple[Tensor, Tensor]:
+        """The smoothed loss and the plain negative log-likelihood, both summed.
+
+        Args:
+            picked: see there.
+            normaliser: log of the summed exponentials of the logits [C].
+            chunk: which tokens.
+        """
+        # The logits' mean over the vocabulary, which the spread part needs.
+        mean = 0.0 if self._average is None else self._hidden[chunk].to(normaliser.dtype) @ self._average
+        loss = (normaliser - (1 - self._smoothing) * picked - self._smoothing * mean).sum()
+        return loss, (normaliser - picked).sum()
+
+    def subtract_target(self, gradient: Tensor, chunk: slice, share: float) -> Tensor:
+        """gradient - share q, in place: [C, V]."""
+        return _gradient(gradient, self._targets[chunk], self._smoothing, share)
+
+
+class _ChunkedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, loss_of_chunk: ChunkLoss) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
-        product = product_type(hidden)
-        exact = torch.promote_types(hidden.dtype, torch.float32)
+        product, exact = product_type(hidden), exact_type(hidden)
         loss = torch.zeros((), dtype=exact, device=hidden.device)
         nll = torch.zeros_like(loss)
         need_hidden, need_weight = ctx.needs_input_grad[:2]
@@ -57,19 +124,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight, dtype=exact) if need_weight else None
         with torch.autocast(device, enabled=False):
             matrix = weight.to(product)
-            average = weight.to(exact).mean(dim=0) if smoothing else None
             for start in range(0, len(hidden), _CHUNK):
                 chunk = slice(start, start + _CHUNK)
                 rows = hidden[chunk].to(product)
                 times = packed_product if len(rows) == _CHUNK else torch.nn.functional.linear
-                logits = times(rows, matrix).to(exact)
-                mean = None if average is None else hidden[chunk].to(exact) @ average
-                sums, probabilities = _sums_and_probabilities(logits, targets[chunk], mean, smoothing)
-                loss += sums[0]
-                nll += sums[1]
+                chunk_loss, chunk_nll, gradient_of = loss_of_chunk(times(rows, matrix).to(exact), chunk, times)
+                loss += chunk_loss
+                nll += chunk_nll
                 if not need_hidden and not need_weight:
                     continue
-                gradient = _gradient(probabilities, targets[chunk], smoothing).to(product)
+                gradient = gradient_of().to(product)
                 if grad_hidden is not None:
                     grad_hidden[chunk] = times(gradient, matrix.T)
                 if grad_weight is None:
@@ -84,41 +148,39 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad_loss: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
         return (
             None if grad_hidden is None else (grad_hidden * grad_loss).to(grad_hidden.dtype),
             None if grad_weight is None else (grad_weight * grad_loss).to(grad_weight.dtype),
             None,
-            None,
         )
 
 
-def _sums_and_probabilities(
-    logits: Tensor, targets: Tensor, mean: Tensor | None, smoothing: float
-) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """The smoothed loss and the plain negative log-likelihood of logits [N, V], both summed, and softmax(logits).
+def exact_type(hidden: Tensor) -> torch.dtype:
+    """The type of sums over classes and tokens: float32, or float64 where `hidden` is."""
+    return torch.promote_types(hidden.dtype, torch.float32)
 
-    The loss is sum_v q_v (lse - z_v) with q = (1 - smoothing) onehot + smoothing / V. The largest probability of a row
-    is exp(z - lse) of its largest logit, and never so small that its logarithm would be inexact.
+
+def softmax(logits: Tensor, *, in_place: bool = False) -> tuple[Tensor, Tensor]:
+    """Probabilities [C, V] of logits, and the log of their summed exponentials [C].
+
+    The largest probability of a row is exp(z - lse) of its largest logit, and never so small that its logarithm would
+    be inexact.
 
     Args:
-        logits: on the CPU the probabilities take their place.
-        targets: [N].
-        mean: of the logits over V [N], which the spread part needs; None without one.
-        smoothing: share of the spread part.
+        logits: [C, V].
+        in_place: whether the probabilities may take the place of the logits, as they do on the CPU.
     """
-    top, picked = logits.amax(dim=1), logits.gather(1, targets[:, None])[:, 0]
-    in_place = logits.device.type == "cpu" and not torch.compiler.is_compiling()
+    top = logits.amax(dim=1)
+    in_place = in_place and logits.device.type == "cpu" and not torch.compiler.is_compiling()
     probabilities = torch.softmax(logits, dim=1, out=logits) if in_place else torch.softmax(logits, dim=1)
-    normaliser = top - probabilities.amax(dim=1).log()
-    spread = smoothing * mean if mean is not None else 0.0
-    loss = (normaliser - (1 - smoothing) * picked - spread).sum()
-    return (loss, (normaliser - picked).sum()), probabilities
+    return probabilities, top - probabilities.amax(dim=1).log()
 
 
-def _gradient(probabilities: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """softmax(z) - q [N, V], the gradient of the loss by the logits, in place of the probabilities."""
+def _gradient(probabilities: Tensor, targets: Tensor, smoothing: float, share: float = 1.0) -> Tensor:
+    """softmax(z) - share q [C, V] in place of the probabilities: for a share of 1 the gradient of the cross entropy."""
     if smoothing:
-        probabilities.sub_(smoothing / probabilities.shape[1])
-    return probabilities.scatter_add_(1, targets[:, None], probabilities.new_full((len(targets), 1), smoothing - 1))
+        probabilities.sub_(share * smoothing / probabilities.shape[1])
+    value = probabilities.new_full((len(targets), 1), share * (smoothing - 1))
+    return probabilities.scatter_add_(1, targets[:, None], value)

@@ -68,6 +68,7 @@ class CriterionPoints:
             **updates_in_all(self._stages.base_updates, masking + recovered),
             **({"masking_updates": masking} if masking else {}),
             "recovery_updates": recovered,
+            **(method.distillation.facts() if method.distillation else {}),
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
 
@@ -180,6 +181,7 @@ class _Recovery:
             decay_updates,
             stages.setup.seeds_of(point.seed),
             f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
+            point.method.distillation,
         )
         self.num_updates += updates
         self.result = result or self.result

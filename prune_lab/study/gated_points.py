@@ -44,13 +44,9 @@ class GatedPoints:
         pruned, facts = self._cut(gated, point)
         updates = tuning.recovery_updates
         freeze(pruned.model, (method.gates or {}).get("freeze") or ())
+        seeds, label = stages.setup.seeds_of(point.seed), f"{point.name} recovery"
         model, recovered = stages.recover(
-            pruned.model,
-            place / "recovery",
-            updates,
-            updates,
-            stages.setup.seeds_of(point.seed),
-            f"{point.name} recovery",
+            pruned.model, place / "recovery", updates, updates, seeds, label, method.distillation
         )
         settings = {
             **pruned.settings,
@@ -62,6 +58,7 @@ class GatedPoints:
             **updates_in_all(stages.base_updates, tuning.total_updates),
             "gate_updates": tuning.updates,
             "recovery_updates": updates,
+            **(method.distillation.facts() if method.distillation else {}),
         }
         return Made(model=model, result=recovered, settings=settings)
 

@@ -19,6 +19,7 @@ from prune_lab.pruning.selection import check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 from prune_lab.study.checks import check_keys, check_seeds, check_whole, is_number
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.parameters import PARTS
 
 EXACT = "subset"
@@ -27,9 +28,10 @@ CONTROLS = ("fresh", "original", "dense")
 _SCHEDULES = {kind.name: kind for kind in (OneShot, Iterative, Gradual)}
 # What chooses the heads of a method, and the keys that go with it besides `name` and `seeds`.
 _SOURCES = {
-    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates"),
+    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates", "distillation"),
     "criterion": (
         "budgets", "options", "schedule", "step_share", "num_cuts", "kinds", "rearrange", "rescale", "recovery",
+        "distillation",
     ),
     "control": ("budgets", "weights", "heads_of"),
 }  # fmt: skip
@@ -70,6 +72,7 @@ class Method:
             base began with (the lottery ticket, Frankle 2019, arXiv 1803.03635), `dense` with as many heads, spread
             evenly over the sites.
         heads_of: the name of that method.
+        distillation: from the base, in the training after the cut; not for controls.
         budgets: heads to keep; those of the study when None.
         seeds: of the runs; those of the study when None.
     """
@@ -90,6 +93,7 @@ class Method:
     recovery: bool = False
     control: str | None = None
     heads_of: str | None = None
+    distillation: Distillation | None = None
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
 
@@ -208,6 +212,10 @@ class Method:
         for key in ("rearrange", "rescale", "recovery"):
             if not isinstance(getattr(self, key), bool):
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed are true and false")
+        if self.distillation is not None and not (self.recovery or self.schedule == Gradual.name):
+            raise ValueError(
+                f"{where}.distillation: a weight of {self.distillation.weight} needs {where}.recovery=true"
+            )
         if not isinstance(self.options, Mapping):
             raise ValueError(f"{where}.options: {self.options!r}; allowed is a mapping")
         for key, name in (("step_share", Iterative.name), ("num_cuts", Gradual.name)):

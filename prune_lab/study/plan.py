@@ -16,6 +16,7 @@ from prune_lab.results.files import safe_name
 from prune_lab.study.checks import check_keys, check_seeds, check_whole, fields_of
 from prune_lab.study.method import Method
 from prune_lab.study.tuning import Tuning
+from prune_lab.training.distillation import Distillation
 
 _SHARES = ("shares",)
 VARIED = ("data", "dropout", "gates")
@@ -87,6 +88,12 @@ class Plan:
             raise ValueError(f"study.vary: {shown!r}; allowed are lists of {', '.join(VARIED)}")
         if self.scoring_sentences is not None:
             check_whole("study.scoring_sentences", self.scoring_sentences, least=1)
+        for method in self.methods:
+            if method.distillation and method.gates is not None and not self.tuning.recovery_updates:
+                raise ValueError(
+                    f"study.methods.{method.name}.distillation: a weight of {method.distillation.weight} needs "
+                    "study.tuning.recovery_updates from 1, since gates train without a teacher"
+                )
         places: dict[str, Point] = {}
         for point in self.points():
             if point.name in places:
@@ -119,6 +126,7 @@ class Plan:
             where = f"study.methods.{name}"
             settings = fields_of(Method, given, where, also=_SHARES, leave_out=("name",))
             settings["budgets"] = _budgets(where, settings, heads, selection)
+            settings["distillation"] = Distillation.from_config(settings.get("distillation"), f"{where}.distillation")
             methods.append(Method(name=name, **settings))
             if methods[-1].has_budgets and not (settings["budgets"] or values["budgets"]):
                 raise ValueError(f"{where}: no budgets; set study.budgets, for instance [24,12], or study.shares")

@@ -163,7 +163,7 @@ class _Pruner:
         num_updates = self._masking_updates
         masks = GradualMasks(budgets=budgets, choose=choose, num_updates=num_updates, label=place.name)
         trainer = {**recovery.trainer, "max_steps": num_updates}
-        settings = replace(recovery, trainer=trainer, keep="last", patience=None)
+        settings = replace(recovery, trainer=trainer, keep="last", patience=None, distillation=None)
         self._masked = self._fit(model, settings, place / "masking", [masks])
         return self._masked.model
 
@@ -200,6 +200,7 @@ class _Pruner:
             settings,
             directory=place,
             seeds=self._settings.seeds,
+            teacher=None if settings.distillation is None else self._model,
             callbacks=[*callbacks, *self._settings.callbacks()],
             loggers=self._settings.loggers(place),
             label=place.name,
@@ -217,10 +218,12 @@ class _Pruner:
             print(f"{point.budget} heads: {export}", flush=True)
         else:
             masking = self._masked.num_updates if self._masked else 0
+            distillation = None if settings.recovery is None else settings.recovery.distillation
             trained = {
                 **updates_in_all(settings.updates, masking + self._recovered),
                 **({"masking_updates": masking} if masking else {}),
                 "recovery_updates": self._recovered,
+                **({} if distillation is None else distillation.facts()),
             }
             self._record(
                 export,

@@ -37,7 +37,7 @@ class PruneSettings:
             them.
         scoring_sentences: training sentences that the criterion looks at; None for all.
         max_tokens: token budget of the batches.
-        recovery: training after each cut, or None.
+        recovery: training after each cut, or None. With `distillation` the model that is pruned is the teacher.
         report_split: what the records are about; None for no records.
         decoding: how that split is decoded.
         speed: see `prune_lab.evaluation.decoding_speed.measure_decoding`; None for no measurement.

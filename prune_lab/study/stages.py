@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.callbacks.progress import Announcement
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, fit
 
@@ -130,13 +131,22 @@ class Stages:
         )
 
     def recover(
-        self, model: Transformer, place: Path, updates: int, decay_updates: int, seeds: Seeds, label: str
+        self,
+        model: Transformer,
+        place: Path,
+        updates: int,
+        decay_updates: int,
+        seeds: Seeds,
+        label: str,
+        distillation: Distillation | None = None,
     ) -> tuple[Transformer, FitResult | None]:
-        """Train on for so many updates (0 changes nothing)."""
+        """Train on for so many updates (0 changes nothing), with `distillation` from the base."""
         if updates == 0:
             return model, None
         settings = self.setup.tuned(updates=updates, decay_updates=decay_updates, keep="best")
-        result = self.fit(model, settings, place, seeds, label)
+        settings = replace(settings, distillation=distillation)
+        teacher = None if distillation is None else self.base_model()
+        result = self.fit(model, settings, place, seeds, label, teacher=teacher)
         return result.model, result
 
     def fit(
@@ -148,6 +158,7 @@ class Stages:
         label: str,
         penalty: Penalty | None = None,
         callbacks: Sequence[Callback] = (),
+        teacher: Transformer | None = None,
     ) -> FitResult:
         """Train a model; see `prune_lab.training.fit.fit`."""
         return fit(
@@ -158,6 +169,7 @@ class Stages:
             seeds=seeds,
             penalty=penalty,
             callbacks=[Announcement(self.progress.take_heading()), *callbacks, *self.setup.callbacks()],
+            teacher=teacher,
             loggers=self.setup.loggers(place),
             label=label,
         )

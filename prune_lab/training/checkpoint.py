@@ -114,11 +114,17 @@ def load_model(source: str | Path) -> Transformer:
     return Transformer.from_pretrained(source)
 
 
-def check_resumable(content: dict[str, Any], model: Transformer, path: Path) -> None:
-    """Refuse to go on from a checkpoint of another model.
+def check_resumable(content: dict[str, Any], model: Transformer, path: Path, teacher: str | None = None) -> None:
+    """Refuse to go on from a checkpoint of another model, or one that had another teacher.
+
+    Args:
+        content: of the checkpoint.
+        model: that is to go on.
+        path: of the checkpoint, for messages.
+        teacher: hash of the weights of the model's teacher, None without one.
 
     Raises:
-        ValueError: names the first setting that differs, or the hashes of the tokenizers.
+        ValueError: names the first setting that differs, or the hashes of the tokenizers or of the teachers.
     """
     stored, wanted = content["prune_lab"]["config"], model.config.to_dict()
     for key in sorted(set(stored) | set(wanted)):
@@ -131,3 +137,13 @@ def check_resumable(content: dict[str, Any], model: Transformer, path: Path) -> 
     if now is not None and (there is None or Tokenizer(there).hash != now.hash):
         has = None if there is None else Tokenizer(there).hash
         raise ValueError(f"{path}: a checkpoint with another tokenizer ({has} there, {now.hash} now)")
+    taught = content["prune_lab"].get("teacher")  # which checkpoints from before there were teachers do not have
+    if taught != teacher:
+        raise ValueError(
+            f"{path}: a checkpoint of training with another teacher ({_short(taught)} there, {_short(teacher)} now); "
+            "train it in another directory"
+        )
+
+
+def _short(teacher: str | None) -> str:
+    return "none" if teacher is None else f"weights {teacher[:12]}"

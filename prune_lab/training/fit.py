@@ -28,6 +28,7 @@ from prune_lab.training.module import TranslationModule
 from prune_lab.training.resuming import checkpoint_to_go_on_from, own_checkpoint, validation_state
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
 from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
+from prune_lab.training.teacher import build_teacher
 from prune_lab.training.trainer import build_trainer, product_type_of, quiet_lightning
 
 __all__ = ["FitResult", "FitSettings", "Seeds", "TrainingData", "fit", "quiet_lightning"]
@@ -69,6 +70,7 @@ def fit(
     directory: str | Path,
     seeds: Seeds,
     penalty: Penalty | None = None,
+    teacher: Transformer | None = None,
     callbacks: Sequence[pl.Callback] = (),
     loggers: Sequence[Logger] = (),
     label: str = "train",
@@ -83,13 +85,15 @@ def fit(
         directory: for checkpoints, metrics and validation results; made if needed.
         seeds: of data order, dropout and gates (initial weights are the caller's).
         penalty: on open gates; the model must have gates then.
+        teacher: model with the same tokenizer that this one learns from as `FitSettings.distillation` says, for
+            instance the unpruned one; stays as it is. One with gates teaches what it is in evaluation mode.
         callbacks: more Lightning callbacks.
         loggers: more Lightning loggers; `metrics.csv` is always written.
         label: what progress lines begin with.
 
     Raises:
-        ValueError: a setting that cannot work, or a checkpoint of another model in `directory`; nothing is written
-            then.
+        ValueError: a setting that cannot work, or a checkpoint of another model or with another teacher in
+            `directory`; nothing is written then.
         DamagedFileError: a checkpoint in `directory` that cannot be read.
         Stopped: a `KeyboardInterrupt`, after INT or TERM came and the update that it came in was saved.
     """
@@ -102,11 +106,20 @@ def fit(
     validation = EncodedCorpus.encode(model.tokenizer, data.validation.pairs, data.validation.line_numbers)
     check_lengths(model.config, data.train, "the training text", max_tokens=settings.max_tokens)
     check_lengths(model.config, validation, "the validation text")
+    taught_by = build_teacher(teacher, model, settings.distillation, settings.compile_options)
+    if taught_by is not None:
+        check_lengths(
+            taught_by.model.config, data.train, "the training text", max_tokens=settings.max_tokens, of="teacher: "
+        )
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     directory = Path(directory)
     last = checkpoint_to_go_on_from(
-        directory, model, max_steps=settings.trainer["max_steps"], decoding=settings.validation_decoding
+        directory,
+        model,
+        max_steps=settings.trainer["max_steps"],
+        decoding=settings.validation_decoding,
+        teacher=None if taught_by is None else taught_by.hash,
     )
     resume_update = last["global_step"] if last else 0
     quiet_lightning()
@@ -138,6 +151,7 @@ def fit(
         compile_options=settings.compile_options,
         products=products,
         parts=parts,
+        teacher=taught_by,
     )
     source = TranslationData(
         data.train,

@@ -8,7 +8,9 @@ from prune_lab.data.batching import EncodedCorpus
 from prune_lab.model.config import ModelConfig
 
 
-def check_lengths(config: ModelConfig, corpus: EncodedCorpus, name: str, *, max_tokens: int | None = None) -> None:
+def check_lengths(
+    config: ModelConfig, corpus: EncodedCorpus, name: str, *, max_tokens: int | None = None, of: str = ""
+) -> None:
     """Refuse text that a model with learned positions cannot read; others read any.
 
     Args:
@@ -16,6 +18,7 @@ def check_lengths(config: ModelConfig, corpus: EncodedCorpus, name: str, *, max_
         corpus: all of it is read, or what `max_tokens` leaves.
         name: of the corpus, for messages.
         max_tokens: of a batch: longer sentences are left out.
+        of: what the message begins with, for other models than that which is trained.
 
     Raises:
         ValueError: names the first line that is too long.
@@ -34,7 +37,7 @@ def check_lengths(config: ModelConfig, corpus: EncodedCorpus, name: str, *, max_
     if max_tokens is not None:
         instead += f", or training.max_tokens up to {config.max_positions}, which leaves longer ones out"
     raise ValueError(
-        f"model.max_positions: {config.max_positions}, but line {corpus.line_numbers[first]} of {name} has "
+        f"{of}model.max_positions: {config.max_positions}, but line {corpus.line_numbers[first]} of {name} has "
         f"{sides[side][first]} {side} tokens with its end mark ({len(too_long)} lines are too long); "
         f"allowed are {instead}"
     )

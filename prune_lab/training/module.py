@@ -23,13 +23,14 @@ from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state
 from prune_lab.training.schedules import constant
+from prune_lab.training.teacher import Teacher
 
 # Groups of parameters that keep their learning rate, and are not clipped.
 _OWN_RATE = ("gates", "multipliers")
 
 
 class TranslationModule(pl.LightningModule):
-    """Label-smoothed cross entropy per target token, plus the penalty on open gates.
+    """Label-smoothed cross entropy per target token or distillation, plus the penalty on open gates.
 
     An update sums the loss over all its target tokens and divides once by their number over all batches and processes,
     so that neither the accumulation nor the split over processes changes the gradient; the penalty is added once.
@@ -48,6 +49,7 @@ class TranslationModule(pl.LightningModule):
         compile_options: arguments of `torch.compile` for the training pass, or None to run it as it is.
         products: type of the factors of matrix products, `float32` or `bfloat16`; validation stays in float32.
         parts: threads that share a batch on the CPU, see `prune_lab.training.parts`; 1 leaves it whole.
+        teacher: what the model learns from beside the text, or None.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class TranslationModule(pl.LightningModule):
         compile_options: Mapping[str, Any] | None,
         products: str,
         parts: int,
+        teacher: Teacher | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -79,7 +82,8 @@ class TranslationModule(pl.LightningModule):
         self._penalty = penalty
         self._gate_learning_rate = gate_learning_rate
         self._clip_norm, self._log_every = clip_norm, log_every
-        self.loss = BatchLoss(model, label_smoothing=label_smoothing, compile_options=compile_options)
+        self._teacher = teacher
+        self.loss = BatchLoss(model, label_smoothing=label_smoothing, compile_options=compile_options, teacher=teacher)
         self._parts = BatchParts(model, self.loss, parts) if parts > 1 else None
         self._gradient_norm: Tensor | None = None
         self._random: dict[str, Any] | None = None
@@ -115,6 +119,8 @@ class TranslationModule(pl.LightningModule):
         self.model.train()
         if self.average is not None:
             self.average.to(self.device)
+        if self._teacher is not None:
+            self._teacher.model.to(self.device)
 
     def training_step(self, window: Window, batch_idx: int) -> None:
         """One update over the batches of `window`."""
@@ -190,6 +196,7 @@ class TranslationModule(pl.LightningModule):
             "languages": None if self.model.languages is None else list(self.model.languages),
             "average": None if self.average is None else self.average.state_dict(),
             "gate_noise": self.gate_generator.get_state(),
+            "teacher": None if self._teacher is None else self._teacher.hash,
             "random": random_states(self),
             "seconds": self._seconds_before + time.monotonic() - self._start,
         }

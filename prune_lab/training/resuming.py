@@ -13,7 +13,7 @@ from prune_lab.training.files import DamagedFileError
 
 
 def checkpoint_to_go_on_from(
-    directory: Path, model: Transformer, *, max_steps: int, decoding: DecodingOptions
+    directory: Path, model: Transformer, *, max_steps: int, decoding: DecodingOptions, teacher: str | None
 ) -> dict[str, Any] | None:
     """The content of `last.ckpt`, if there is one; `best.ckpt` is brought up to it where a run was killed in between.
 
@@ -22,17 +22,18 @@ def checkpoint_to_go_on_from(
         model: that is to be trained on.
         max_steps: updates to train for in all.
         decoding: of validation.
+        teacher: hash of the weights of the teacher; None without one.
 
     Raises:
-        ValueError: it is of another model, training would go on from it with another search of its validation, or end
-            with it although it was never validated.
+        ValueError: it is of another model or had another teacher, training would go on from it with another search of
+            its validation, or end with it although it was never validated.
         DamagedFileError: it cannot be read.
     """
     path = directory / LAST
     if not path.exists():
         return None
     content = own_checkpoint(directory, LAST)
-    check_resumable(content, model, path)
+    check_resumable(content, model, path, teacher)
     state, update = validation_state(content), content["global_step"]
     if max_steps > update and state["best_bleu"] is not None and state["search"] != decoding.search:
         raise ValueError(

@@ -14,6 +14,7 @@ from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.training.callbacks.validation import ScoreSettings
+from prune_lab.training.distillation import Distillation
 
 KEEP = ("best", "last")
 
@@ -66,6 +67,7 @@ class FitSettings:
         max_tokens: most rows x longest of a batch, on each side.
         accumulate: batches in one update.
         label_smoothing: of the cross entropy.
+        distillation: how much of the loss is to come close to a teacher, which `fit` is given then; or None.
         clip_norm: largest gradient norm; 0 for no clipping.
         dropout: of the model while it trains, in place of its own; see `prune_lab.model.dropout`. A model that became
             smaller may want less of it.
@@ -94,6 +96,7 @@ class FitSettings:
     max_tokens: int = 4096
     accumulate: int = 1
     label_smoothing: float = 0.1
+    distillation: Distillation | None = None
     clip_norm: float = 1.0
     dropout: float | None = None
     average_decay: float | None = None

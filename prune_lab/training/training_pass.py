@@ -18,6 +18,7 @@ from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.settings import FitSettings
+from prune_lab.training.teacher import build_teacher
 
 
 class TrainingPass:
@@ -26,10 +27,11 @@ class TrainingPass:
     Args:
         model: a copy of it is trained, on the same device.
         batches: one update each.
-        settings: how to train, as far as it is about an update: optimizer, label_smoothing, clip_norm, dropout,
-            average_decay, gate_learning_rate, products, parts, keep_freed_memory, compile_options. The learning rate
-            stays that of the optimiser.
+        settings: how to train, as far as it is about an update: optimizer, label_smoothing, distillation, clip_norm,
+            dropout, average_decay, gate_learning_rate, products, parts, keep_freed_memory, compile_options. The
+            learning rate stays that of the optimiser.
         penalty: on open gates, for a model with gates; multipliers of its own are not trained.
+        teacher: what the model learns from as `settings.distillation` says, or None.
         autocast: type of mixed precision, as `bf16-mixed` trains, or None.
 
     Attributes:
@@ -44,6 +46,7 @@ class TrainingPass:
         settings: FitSettings,
         *,
         penalty: Penalty | None = None,
+        teacher: Transformer | None = None,
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model = model.copy().train()
@@ -66,7 +69,15 @@ class TrainingPass:
         self._penalty, self._clip_norm = penalty, settings.clip_norm
         self._products = products_here(settings.products)
         self._autocast = torch.autocast(device.type, dtype=autocast, enabled=autocast is not None)
-        loss = BatchLoss(self.model, label_smoothing=settings.label_smoothing, compile_options=settings.compile_options)
+        taught_by = build_teacher(teacher, model, settings.distillation, settings.compile_options)
+        if taught_by is not None:
+            taught_by.model.to(device)
+        loss = BatchLoss(
+            self.model,
+            label_smoothing=settings.label_smoothing,
+            compile_options=settings.compile_options,
+            teacher=taught_by,
+        )
         in_parts = settings.parts > 1 and device.type == "cpu" and settings.compile_options is None
         self._loss = BatchParts(self.model, loss, settings.parts) if in_parts else loss
 

@@ -1,4 +1,4 @@
-"""What gates and gradient importance cost beside plain training of prune_lab, in turn, in one process.
+"""What gates, a teacher and gradient importance cost beside plain training of prune_lab, in turn, in one process.
 
     python tests/benchmarks/heads.py --data DIR [--size tiny] [--batches 4] [--rounds 7] [--threads 2]
 
@@ -19,6 +19,7 @@ from prune_lab.evaluation.timing import speed_ratio, time_in_turn
 from prune_lab.gates.penalty import L0Penalty
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import score_heads
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.schedules import constant
@@ -53,15 +54,18 @@ def main() -> None:
             trained.zero_grad()
             loss(batch)[0].backward()
 
+    taught = replace(settings, distillation=Distillation(weight=0.5))
     calls = {
         "training": TrainingPass(model, batches, settings),
         "training with gates": TrainingPass(gated, batches, replace(settings), penalty=L0Penalty(weight=0.01)),
+        "training with a teacher": TrainingPass(model, batches, taught, teacher=model),
         "training pass without the optimiser": without_optimiser,
         "gradient importance": lambda: score_heads(model, batches, criterion="gradient"),
     }
     seconds = dict(zip(calls, time_in_turn(list(calls.values()), warm_up=1, repeats=given.rounds), strict=True))
     pairs = {
         "gates": ("training", "training with gates"),
+        "teacher": ("training", "training with a teacher"),
         "importance": ("training pass without the optimiser", "gradient importance"),
     }
     ratios = {name: speed_ratio(seconds[base], seconds[other]) for name, (base, other) in pairs.items()}

@@ -77,6 +77,11 @@ VALUES: list[tuple[list[str], str]] = [
     (["training.label_smoothing=some"], "training.label_smoothing: 'some'; allowed are numbers"),
     (["training.clip_norm=-1"], "training.clip_norm: -1; allowed are numbers from 0"),
     (["training.clip_norm=null"], "training.clip_norm: None; allowed are numbers"),
+    (["training.distillation.weight=2", "teacher=X"], "training.distillation.weight: 2; allowed are numbers from 0 to"),
+    (["training.distillation.weight=0.5"], "training.distillation.weight: 0.5 without a teacher; set teacher=EXPORT"),
+    (["training.distillation.temperature=2"], "training.distillation.temperature: 2 without training.distillation.we"),
+    (["training.distillation.temperature=0", "training.distillation.weight=1"], "temperature: 0; allowed are numbers"),
+    (["teacher=X"], "training.distillation.weight: null with teacher=X; allowed are numbers from 0 to 1, such as 0.5"),
     (["training.log_every=0"], "training.log_every: 0; allowed are whole numbers from 1"),
     (["training.products=half"], "training.products: 'half'; allowed are float32, bfloat16"),
     (["training.freeze=[heads]"], "training.freeze: 'heads'; allowed are encoder, decoder, embeddings"),
@@ -113,6 +118,10 @@ TRAIN: list[tuple[list[str], str]] = [
     (["+optimizer.momentum=0.9"], "optimizer.momentum: Adam does not take it; allowed are params, lr"),
     (["trainer=null"], "trainer=null: no such option; allowed are cpu, gpu"),
     (["callbacks=[1]"], "callbacks=[1]: no such option; allowed are none"),
+    (["teacher=nowhere", "training.distillation.weight=0.5"], "teacher=nowhere: no such directory; an export holds"),
+    (["teacher=3"], "teacher: 3; allowed are text (./3 for a path that is a number), and null"),
+    (["training.distillation.weight=much"], "training.distillation.weight: 'much'; allowed are numbers, and null"),
+    (["~training.distillation.weight"], "training.distillation.weight is missing; it cannot be left out"),
     (["~seeds"], "seeds is missing; it cannot be left out, and takes the keys model, data, dropout, gates"),
     (["seeds=3"], "seeds: 3; allowed are the keys model, data, dropout, gates"),
     (["training.freeze=encoder"], "training.freeze: 'encoder'; allowed are lists, such as [1,2]"),
@@ -129,6 +138,10 @@ TRAIN: list[tuple[list[str], str]] = [
 
 STUDY: list[tuple[list[str], str]] = [
     (["study=multi"], "study=multi: no such option"),
+    (
+        ["+study.methods.gradient.distillation={weight: 0.5}"],
+        "study.methods.gradient.distillation: a weight of 0.5 needs study.methods.gradient.recovery=true",
+    ),
     (["study.budgets=[6]"], "study.budgets: 6; allowed are whole numbers of heads from 0 to 5"),
     (["study.budgets=auto"], "study.budgets: 'auto'; allowed is a list, for instance [24,12]"),
     (["study.methods.hard_concrete.weights=[-1]"], "study.methods.hard_concrete.weights: -1; allowed are"),

@@ -35,6 +35,7 @@ from prune_lab.pruning.selection import Selection
 from prune_lab.results.flat import flat_settings
 from prune_lab.study.plan import Plan
 from prune_lab.training import schedules
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.settings import FitSettings
 
 CONF = config_directory()
@@ -207,12 +208,20 @@ def test_every_tokenizer_can_be_trained(option: str) -> None:
 def test_training_has_the_defaults_of_the_library(command: str) -> None:
     training = compose(command)["training"] if command != "study" else OmegaConf.load(CONF / "training/default.yaml")
     known = {entry.name: entry for entry in dataclasses.fields(FitSettings)}
-    own = {"keep", "freeze"} if command == "train" else set()
+    own = {"keep", "freeze", "distillation"} if command == "train" else set()
     for name, value in training.items():
         if name not in own:
             assert value == known[name].default, name
-    built_elsewhere = {"optimizer", "schedule", "trainer", "validation_decoding", "gate_learning_rate", "keep"}
+    by_commands = {"gate_learning_rate", "keep", "distillation"}
+    built_elsewhere = {"optimizer", "schedule", "trainer", "validation_decoding", *by_commands}
     assert set(training) - own == set(known) - built_elsewhere
+
+
+def test_there_is_no_distillation_unless_it_is_asked_for() -> None:
+    for values in (compose("train")["training"]["distillation"], compose("prune")["distillation"]):
+        assert set(values) == {entry.name for entry in dataclasses.fields(Distillation)}
+        assert Distillation.from_config(values, "distillation") is None
+    assert compose("train")["teacher"] is None
 
 
 def test_gates_have_the_defaults_of_the_library() -> None:

@@ -14,6 +14,7 @@ from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.surgery import fold_fractions, mask_heads
 from prune_lab.results.record import Record
+from prune_lab.training.checkpoint import load_checkpoint
 
 Run = Callable[..., Any]
 # Trained gates of the six heads: two closed, the others with fractions on both sides of 1.
@@ -165,6 +166,16 @@ def test_one_shot_points_recover_each_on_its_own(prune: Run, base: Path) -> None
     recovery = ["trainer.max_steps=1", "scheduler.warmup_updates=0", "scheduler.decay_updates=1"]
     places, _ = prune(f"export={base}", "budgets=[4,2]", *recovery)
     assert [Record.load(places[budget]).settings["recovery_updates"] for budget in (4, 2)] == [1, 1]
+
+
+def test_the_model_that_is_pruned_teaches_in_the_recovery(prune: Run, base: Path) -> None:
+    recovery = ["trainer.max_steps=1", "scheduler.warmup_updates=0", "scheduler.decay_updates=1"]
+    taught = ["distillation.weight=0.5", "distillation.temperature=2"]
+    places, _ = prune(f"export={base}", "budgets=[4]", *recovery, *taught)
+    settings = Record.load(places[4]).settings
+    assert (settings["distillation"], settings["distillation_temperature"]) == (0.5, 2)
+    teacher = load_checkpoint(places[4] / "last.ckpt")["prune_lab"]["teacher"]
+    assert teacher == weights_hash(load_export(base / "export"))
 
 
 def test_auto_is_the_keep_rule_of_the_gates(prune: Run, gated: Path) -> None:
@@ -358,6 +369,15 @@ def test_an_input_that_lost_its_translations_is_measured_again(prune: Run, base:
         (["budgets=[2]", "scoring_sentences=0"], "scoring_sentences: 0; allowed are whole numbers from 1"),
         (["budgets=[2]", "speed.repeats=0"], "speed.repeats: 0; allowed are whole numbers from 1"),
         (["budgets=[2]", "trainer.max_steps=-1"], "trainer.max_steps: -1; allowed are whole numbers from 0"),
+        (
+            ["budgets=[2]", "distillation.weight=0.5"],
+            "distillation.weight: 0.5 without recovery; set trainer.max_steps, or leave it out",
+        ),
+        (
+            ["budgets=[2]", "distillation.weight=1.5", "trainer.max_steps=1"],
+            "distillation.weight: 1.5; allowed are num",
+        ),
+        (["budgets=[2]", "distillation.temperature=2"], "distillation.temperature: 2 without distillation.weight; set"),
         (["budgets=[2]", "report_split=train"], "report_split: 'train'; allowed are validation, test and null"),
         (["budgets=[2]", "seed=x"], "seed: 'x'; allowed are whole numbers from 0"),
         (["budgets=[2]", "data=text", "report_split=null"], "data.train: not set; pruning needs data.train"),

@@ -20,6 +20,7 @@ from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.heads import HeadMask
 from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.results.collect import collect
+from prune_lab.results.line_names import line_names
 from prune_lab.results.record import Record
 from prune_lab.training.callbacks.progress import ProgressLines
 from prune_lab.training.checkpoint import load_checkpoint
@@ -109,6 +110,24 @@ def test_gates_are_trained_from_a_model_and_kept_in_the_export(gated: Path, base
     assert {key: value for key, value in record.settings.items() if key != "gates"} == told
     looks = [json.loads(line) for line in (gated / "gates.jsonl").read_text().splitlines()]
     assert [look["update"] for look in looks] == [1, 2] and looks[0]["open"] == 6
+
+
+def test_a_pruned_model_learns_from_a_teacher(run: Run, folder: Path, settings: list[str], base: Path) -> None:
+    """The record says how, so that lines of a report can be told apart, and another teacher cannot go on."""
+    whole = load_export(base / "export")
+    prune_heads(whole, HeadMask.keeping({site: [0] for site in whole.sites()}, whole)).save_pretrained("pruned")
+    words = [*settings, "init_from=pruned", "training.distillation.weight=0.5", "output=taught"]
+    found = run("train", *words, f"teacher={base}")
+    assert found.status == 0, found.err
+    told = {"distillation": 0.5, "distillation_temperature": 1, "teacher": str(base)}
+    assert told.items() <= Record.load("taught").settings.items()
+    assert load_checkpoint("taught/last.ckpt")["prune_lab"]["teacher"] == weights_hash(whole)
+    message = run("train", *words, "teacher=pruned").refused()
+    assert message.startswith("prune-lab-train: teacher: 'pruned', but taught holds results with ")
+    assert run("train", *settings, "init_from=pruned", "output=plain").status == 0
+    assert not told.keys() & Record.load("plain").settings.keys()
+    names = line_names([Record.load("plain"), Record.load("taught")])
+    assert names == ["pruned+recovery (no distillation)", "pruned+recovery (distillation 0.5)"]
 
 
 def test_the_same_gates_from_nothing(run: Run, folder: Path, settings: list[str]) -> None:

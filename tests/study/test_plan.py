@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from prune_lab.study.plan import Plan
+from prune_lab.training.distillation import Distillation
 
 HEADS = {"encoder.0.self": 4, "encoder.1.self": 4, "decoder.0.self": 4, "decoder.0.cross": 4}
 TUNING = {"updates": 100, "recovery_updates": 50, "learning_rate": 1e-3}
@@ -49,6 +50,13 @@ def test_shares_are_budgets_by_the_nearest_whole_number() -> None:
     plan = plan_of({"all": GRADIENT, "own": {**GRADIENT, "shares": [0.5]}}, budgets=None, shares=[0.25, 0.72, 0.0])
     assert [plan.budgets_of(method) for method in plan.methods] == [(12, 4, 0), (8,)]
     assert plan_of(shares=[0.25], budgets=[]).budgets == (4,)
+
+
+def test_distillation_of_methods_that_recover() -> None:
+    wanted = {"distillation": {"weight": 0.5, "temperature": 2}}
+    plan = plan_of({"gates": {**GATES, **wanted}, "cut": {**GRADIENT, "recovery": True, **wanted}, "plain": GRADIENT})
+    expected = Distillation(weight=0.5, temperature=2)
+    assert [method.distillation for method in plan.methods] == [expected, expected, None]
 
 
 @pytest.mark.parametrize("name", ["gradient", "a.b", "UPPER_9-x", "w0.1"])
@@ -196,6 +204,23 @@ WRONG = [
     (criterion(schedule="steps"), "study.methods.m.schedule: 'steps'; allowed are one_shot, iterative"),
     (criterion(recovery=3), "study.methods.m.recovery: 3; allowed are true and false"),
     (criterion(seeds=[1, 1]), "study.methods.m.seeds: [1, 1]; allowed are lists of different whole numbers"),
+    (
+        criterion(distillation={"weight": 0.5}),
+        "study.methods.m.distillation: a weight of 0.5 needs study.methods.m.rec",
+    ),
+    (
+        criterion(recovery=True, distillation={"weight": 3}),
+        "study.methods.m.distillation.weight: 3; allowed are numbers",
+    ),
+    (
+        criterion(recovery=True, distillation=0.5),
+        "study.methods.m.distillation: 0.5; allowed is a mapping with the keys",
+    ),
+    (criterion(recovery=True, distillation={"w": 1}), "unknown key study.methods.m.distillation.w; allowed are weight"),
+    (
+        {**gates(distillation={"weight": 0.5}), "tuning": {**TUNING, "recovery_updates": 0}},
+        "study.methods.m.distillation: a weight of 0.5 needs study.tuning.recovery_updates from 1",
+    ),
     ({"seeds": []}, "study.seeds: []; allowed are lists of different whole numbers"),
     ({"seeds": 3}, "study.seeds: 3; allowed are lists"),
     ({"seeds": ["a"]}, "study.seeds: ['a']; allowed are lists"),

@@ -23,6 +23,7 @@ from prune_lab.results.score_files import collect_scores
 from prune_lab.study.gated_points import GatedPoints
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
+from prune_lab.training.distillation import Distillation
 from prune_lab.training.fit import Seeds, fit
 
 GRADIENT = {"criterion": "gradient"}
@@ -451,6 +452,29 @@ def test_steps_share_the_updates_so_that_the_last_point_has_trained_as_long_as_o
     assert four.settings["recovery_updates"] == 3
     assert two.settings["recovery_updates"] == 6 and two.settings["updates"] == 10
     assert not list(stages.directory.glob("**/*.ckpt"))
+
+
+@pytest.mark.parametrize("schedule", ["gates", "one_shot", "iterative"])
+def test_the_base_teaches_after_every_cut_and_not_before(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch, schedule: str
+) -> None:
+    cut = {"criterion": "gradient", "recovery": True, "schedule": schedule}
+    method = {"distillation": {"weight": 0.5}, **(CLOSING if schedule == "gates" else cut)}
+    stages = stages_of({"m": method}, budgets=[4])
+    seen = []
+
+    def noted(model: Transformer, data: Any, settings: Any, **more: Any) -> Any:
+        teacher = more["teacher"]
+        taught_by = None if teacher is None else weights_hash(teacher)
+        seen.append((sum(map(len, model.heads().values())), settings.distillation, taught_by))
+        return fit(model, data, settings, **more)
+
+    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
+    record = point_of(stages)
+    taught = Distillation(weight=0.5), weights_hash(stages.base_model())
+    before = {"gates": [(6, None, None)], "one_shot": [], "iterative": [(5, *taught)]}[schedule]
+    assert seen == [*before, (4, *taught)]
+    assert (record.settings["distillation"], record.settings["distillation_temperature"]) == (0.5, 1)
 
 
 def test_steps_begin_at_the_nearest_point_that_is_done(stages_of: Callable[..., Stages]) -> None:
