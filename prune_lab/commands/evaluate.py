@@ -47,6 +47,8 @@ def run(config: dict[str, Any], directory: Path) -> None:
     from prune_lab.allocator import keep_freed_memory
     from prune_lab.evaluation.device import choose_device
     from prune_lab.evaluation.evaluate import HYPOTHESES, evaluate, hashes, how_gates_evaluate
+    from prune_lab.evaluation.generate import translate_lines
+    from prune_lab.evaluation.randomisation import significance
     from prune_lab.evaluation.timing import MIN_PAIRS
     from prune_lab.model.storage import WEIGHTS
 
@@ -56,20 +58,26 @@ def run(config: dict[str, Any], directory: Path) -> None:
     export = Path(source) if Path(source).is_dir() else None
     known = None if export is None else Record.of_export(export)
     model = origin.read_model(config["export"], "export")
-    compared = config["unpruned"] is not None and config["speed"] is not None
-    unpruned = read_unpruned(config["unpruned"], model, known) if compared else None
-    splits = load_splits(config["data"], check=())
+    unpruned = None if config["unpruned"] is None else read_unpruned(config["unpruned"], model, known).to(device)
+    compared = unpruned is not None and config["speed"] is not None
+    splits, options = load_splits(config["data"], check=()), decoding_options(config["decoding"])
+    corpus = getattr(splits, config["split"])
     found = evaluate(
         model.to(device),
-        getattr(splits, config["split"]),
-        decoding_options(config["decoding"]),
+        corpus,
+        options,
         splits=splits,
         directory=directory,
         weights=None if export is None else export / WEIGHTS,
         speed=config["speed"],
-        unpruned=None if unpruned is None else unpruned.to(device),
+        unpruned=unpruned,
         **config["batch"],
     )
+    comparison = None
+    if unpruned is not None:
+        baseline = translate_lines(unpruned, corpus.sources, options, **config["batch"]).lines
+        scoring = {"tokenize": splits.score_tokenize, "lowercase": splits.lowercase}
+        comparison = significance(found.hypotheses, baseline, corpus.targets, **scoring)
     state = found.model["state"]
     record = found.to_record(
         method=config["method"] or (known.method if known else state),
@@ -84,11 +92,17 @@ def run(config: dict[str, Any], directory: Path) -> None:
         gate_evaluation=(known.gate_evaluation if known else None) or how_gates_evaluate(model),
         export=None if export is None else relative_path(export, directory),
         hypotheses=HYPOTHESES,
+        significance=comparison,
         config=config,
     )
     record.save(directory)
     log.info(f"record: {directory / FILE_NAME}")
     print(found.in_words())
+    if comparison is not None:
+        print(
+            f"{comparison['difference']:+.2f} BLEU ({comparison['low']:+.2f} to {comparison['high']:+.2f}, "
+            f"p {comparison['randomisation']['p_value']:.3f}) against {config['unpruned']}"
+        )
     if record.speed is not None:
         change = speed_change(record) if compared else ""
         if compared and "ratio" not in record.speed:

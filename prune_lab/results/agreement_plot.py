@@ -70,8 +70,7 @@ def _colours(theme: Theme) -> LinearSegmentedColormap:
     """Vermilion for -1, blue for 1, told apart with all kinds of colour blindness; the page's own colour for 0."""
     blue, vermilion = theme.methods[:2]
     colours = LinearSegmentedColormap.from_list("agreement", [vermilion, theme.background, blue])
-    colours.set_bad(theme.empty)
-    return colours
+    return colours.with_extremes(bad=theme.empty)
 
 
 def _readable(colour: Sequence[float]) -> str:

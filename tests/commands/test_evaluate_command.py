@@ -230,6 +230,20 @@ def test_speed_is_told_with_its_ratio(run: Run, folder: Path, export: Path) -> N
     assert f" sentences a second; against {export}: " in beside[-1]
 
 
+def test_the_difference_to_the_unpruned_model_is_tested(run: Run, folder: Path, export: Path) -> None:
+    quick = ["data.test.num_pairs=6", "decoding=greedy", "speed=null"]
+    model = Transformer.from_pretrained(export)
+    prune_heads(model, HeadMask.removing({"decoder.0.cross": [0, 1]}, model)).save_pretrained("smaller")
+    found = run("evaluate", "export=smaller", f"unpruned={export}", *quick, "output=beside")
+    assert run("evaluate", f"export={export}", *quick, "output=whole").status == 0
+    record, whole = Record.load("beside"), Record.load("whole")
+    assert record.significance is not None
+    assert record.significance["baseline_bleu"] == pytest.approx(whole.bleu)
+    assert record.significance["difference"] == pytest.approx(record.bleu - whole.bleu)
+    assert 0 < record.significance["randomisation"]["p_value"] <= 1
+    assert f"{record.bleu - whole.bleu:+.2f} BLEU (" in found.out and f"against {export}" in found.out
+
+
 def test_what_is_unpruned_is_looked_at(run: Run, folder: Path, export: Path) -> None:
     """A ratio is to the model that this one was pruned from, and to no other."""
     model = Transformer.from_pretrained(export)

@@ -284,7 +284,7 @@ def test_the_multipliers_of_a_target_are_trained(
 
     monkeypatch.setattr("prune_lab.study.stages.fit", noted)
     assert point_of(stages).remaining_heads == 2
-    assert penalties[0].heads == 2 and float(penalties[0].multipliers.abs().min()) > 0 and penalties[1] is None
+    assert penalties[0].heads == 2 and float(penalties[0].multipliers.detach().abs().min()) > 0 and penalties[1] is None
 
 
 def test_heads_go_while_the_base_trains_on(stages_of: Callable[..., Stages]) -> None:
