@@ -17,6 +17,7 @@ from prune_lab.heads import HeadScores
 from prune_lab.results.curves import method_order
 from prune_lab.results.files import write_atomically
 
+_FOUND = ("seed", "bleu")
 COLUMNS = ("model", "first", "second", "spearman", "kendall", "num_heads", "num_pairs")
 
 
@@ -118,9 +119,14 @@ def _of(scores: HeadScores, site: str) -> Mapping[int, float]:
 
 
 def _options(scores: HeadScores) -> dict[str, Any]:
-    """Settings that make a criterion another one: not its seed, and not what it found beside the scores (mappings)."""
+    """Settings that make a criterion another one: not its seed, nor what it found (mappings, the BLEU of the model).
+
+    How many tokens so many sentences hold follows from the sentences, which the seed of a run draws.
+    """
     return {
-        key: value for key, value in scores.settings.items() if key != "seed" and not isinstance(value, Mapping | list)
+        key: value
+        for key, value in scores.settings.items()
+        if key not in _FOUND and not key.endswith("tokens") and not isinstance(value, Mapping | list)
     }
 
 

@@ -101,6 +101,12 @@ def test_options_make_a_criterion_another_one_and_what_it_found_beside_the_score
     assert {name: len(several) for name, several in by_criterion(shapley).items()} == {"shapley": 2}
 
 
+def test_seeds_that_draw_other_sentences_are_seeds_all_the_same():
+    scores = [drawn(number, num_sentences=20, num_tokens=300 + number) for number in range(3)]
+    (found,) = rank_correlations(scores)
+    assert (found.first, found.second, found.num_pairs) == ("gradient", "gradient", 3)
+
+
 def test_the_file_has_one_row_for_each_pair(tmp_path):
     found = rank_correlations([drawn(1), drawn(2, "fisher"), scores_of([1.0] * 12, "gate")])
     path = write_agreements({"abc": found}, tmp_path / "criteria.csv")
