@@ -26,9 +26,9 @@ Coalition = tuple[bool, ...]
 """For each player, whether it takes part."""
 Game = Callable[[Coalition], float]
 """v: called with one coalition after the other, each smaller by one player than the one before."""
-_Order = Sequence[int]
-_Found = TypeVar("_Found")
-Map = Callable[[Callable[[_Order], _Found], Iterable[_Order]], Iterable[_Found]]
+Order = Sequence[int]
+Found = TypeVar("Found")
+Map = Callable[[Callable[[Order], Found], Iterable[Order]], Iterable[Found]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ def estimate_shapley_values(
     of_all, of_none = game((True,) * num_players), game((False,) * num_players)
     margin = sampling.tolerance * abs(of_all - of_none)
 
-    def walk(order: _Order) -> tuple[np.ndarray, int]:
+    def walk(order: Order) -> tuple[np.ndarray, int]:
         return _contributions(new_game(), order, of_all, of_none, margin)
 
     orders = _orders(num_players, sampling.seed, sampling.antithetic)
@@ -168,7 +168,7 @@ def _orders(num_players: int, seed: int, antithetic: bool) -> Iterator[list[int]
             yield order[::-1]
 
 
-def _contributions(game: Game, order: _Order, of_all: float, of_none: float, margin: float) -> tuple[np.ndarray, int]:
+def _contributions(game: Game, order: Order, of_all: float, of_none: float, margin: float) -> tuple[np.ndarray, int]:
     """What each player adds [N] as all leave in this order, and how many were not looked at since nothing was left."""
     live = [True] * len(order)
     added = np.zeros(len(order))
