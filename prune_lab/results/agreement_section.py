@@ -10,6 +10,7 @@ from typing import Any
 from prune_lab.heads import HeadScores
 from prune_lab.results.agreement import Agreement, rank_correlations, write_agreements
 from prune_lab.results.agreement_plot import agreement_map
+from prune_lab.results.curves import is_baseline
 from prune_lab.results.page import escape, table
 
 FILE_NAME = "criteria.csv"
@@ -64,6 +65,9 @@ def _sorted(found: Sequence[Agreement]) -> list[Agreement]:
 
 def _sentence(found: Sequence[Agreement]) -> str:
     pairs = [each for each in _sorted(found) if each.first != each.second and each.spearman is not None]
+    # Baselines agree with nothing, which is no news where there are others.
+    others = [each for each in pairs if not is_baseline(each.first) and not is_baseline(each.second)]
+    pairs = others or pairs
     if not pairs:
         return "No order to compare: all scores of a criterion are equal."
     most, least = pairs[0], pairs[-1]

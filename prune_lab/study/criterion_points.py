@@ -37,7 +37,7 @@ class CriterionPoints:
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self._scores: dict[str, HeadScores] = {}
+        self._scores: dict[tuple[str | None, str, int], HeadScores] = {}
 
     def make(self, point: Point) -> Made:
         """The model of a point: pruned from the base in one shot, or step by step from the point before it."""
@@ -123,14 +123,14 @@ class CriterionPoints:
         return [(updates, round(updates * tuning.recovery_updates / tuning.total_updates)) for updates in shares]
 
     def _score(self, model: Transformer, point: Point, schedule: Schedule) -> HeadScores:
-        """Score on training text and keep the scores as a file; all one-shot points of a seed share the same.
+        """Score on training text and keep the scores as a file; one-shot points of a criterion and a seed share them.
 
         The sentences are drawn with the seed of the data order.
         """
         stages, method = self._stages, point.method
-        name = f"{method.name}-seed{point.seed}"
-        if isinstance(schedule, OneShot) and name in self._scores:
-            return self._scores[name]
+        name, same = f"{method.name}-seed{point.seed}", (method.criterion, repr(method.options), point.seed)
+        if isinstance(schedule, OneShot) and same in self._scores:
+            return self._scores[same]
         of_models = point.name if schedule.during_training else name
         scores = score_on_text(
             model,
@@ -143,7 +143,8 @@ class CriterionPoints:
             label=name,
             seed=stages.setup.seeds_of(point.seed).data,
         )
-        self._scores[name] = scores
+        if isinstance(schedule, OneShot):
+            self._scores[same] = scores
         return scores
 
 

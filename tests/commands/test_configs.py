@@ -180,8 +180,9 @@ def test_every_criterion_has_its_option_with_its_defaults(option: str) -> None:
             assert getattr(criterion, name) == parameter.default
 
 
-def test_random_scores_take_the_seed_of_the_run() -> None:
-    assert build.build_criterion(compose("prune", "criterion=random", "seed=7")).seed == 7
+@pytest.mark.parametrize("option", ["random", "shapley"])
+def test_what_is_drawn_takes_the_seed_of_the_run(option: str) -> None:
+    assert build.build_criterion(compose("prune", f"criterion={option}", "seed=7")).seed == 7
 
 
 @pytest.mark.parametrize("option", options_of("schedule"))

@@ -1,5 +1,7 @@
 """Shapley values of heads against enumeration of all subsets with masked copies."""
 
+from threading import Event
+
 import pytest
 import torch
 from criterion_models import assert_close, examples, sentence_losses, small_model
@@ -8,6 +10,7 @@ from enumerated import exact_values
 from prune_lab.data.batching import collate
 from prune_lab.heads import HeadMask
 from prune_lab.pruning.criteria import shapley
+from prune_lab.pruning.criteria.by_batch import measure_each
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.surgery import mask_heads
 
@@ -136,6 +139,41 @@ def test_the_model_is_as_it_was_also_after_an_error(monkeypatch):
     assert [module.training for module in model.modules()] == modes
     assert [parameter.requires_grad for parameter in model.parameters()] == flags
     assert all(torch.equal(weights[key], value) for key, value in model.state_dict().items())
+
+
+def test_an_error_in_one_thread_ends_the_walks_of_the_others(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    calls, plain = [], shapley.summed_loss
+
+    def failing(*arguments):
+        calls.append(1)
+        if len(calls) == 9:
+            raise RuntimeError("no memory")
+        return plain(*arguments)
+
+    monkeypatch.setattr(shapley, "summed_loss", failing)
+    with pytest.raises(RuntimeError, match="no memory"):
+        score_heads(small_model(), [collate(examples((3, 7)))], "shapley", antithetic=False)
+    # The first walk whose result is waited for, if it is the other one, goes on to its end: 24 steps; no third begins
+    # but the one that was waiting for a thread.
+    assert len(calls) < 2 + 3 * 24
+
+
+def test_a_result_that_nobody_waits_for_is_given_up(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    abandoned, ended = Event(), []
+
+    def measure(number):
+        if number == 0:
+            raise KeyboardInterrupt
+        assert abandoned.wait(20)
+        ended.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(measure_each(small_model(), range(8), measure, gradients=False, abandoned=abandoned))
+    assert set(ended) <= {1, 2}
 
 
 def test_threads_and_streams_of_batches_change_nothing_and_seeds_do(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from threading import Event
 from typing import TypeVar
 
 import torch
@@ -38,9 +39,22 @@ def measure_batches(
 
 
 def measure_each(
-    model: Transformer, items: Iterable[Item], measure: Callable[[Item], Measured], *, gradients: bool
+    model: Transformer,
+    items: Iterable[Item],
+    measure: Callable[[Item], Measured],
+    *,
+    gradients: bool,
+    abandoned: Event | None = None,
 ) -> Iterator[tuple[Item, Measured]]:
-    """The same for anything that a model is measured on; see `measure_batches`."""
+    """The same for anything that a model is measured on; see `measure_batches`.
+
+    Args:
+        model: what `measure` looks at.
+        items: on any device.
+        measure: of one item; must not change the model.
+        gradients: whether gradients are recorded inside of `measure`.
+        abandoned: set when nobody waits for the results any more (an error, Ctrl-C), for a `measure` that takes long.
+    """
     kind = model.output_weight.device.type
     enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
 
@@ -55,9 +69,15 @@ def measure_each(
         return
     with sharing_threads(_AT_ONCE, "criterion") as threads:
         waiting: deque[Future[tuple[Item, Measured]]] = deque()
-        for item in items:
-            waiting.append(threads.submit(measured, item))
-            if len(waiting) > _AT_ONCE:
+        try:
+            for item in items:
+                waiting.append(threads.submit(measured, item))
+                if len(waiting) > _AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
                 yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        except BaseException:
+            if abandoned is not None:
+                abandoned.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -5,7 +5,9 @@ Shapes: H heads at a site.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
+from threading import Event
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +23,9 @@ from prune_lab.pruning.criteria.gradient import summed_loss
 from prune_lab.pruning.criteria.shapley_values import (
     LARGEST_SEED,
     Coalition,
+    Found,
     Game,
+    Order,
     Sampling,
     ShapleyEstimate,
     estimate_shapley_values,
@@ -110,7 +114,7 @@ class Shapley(Criterion):
                 len(players),
                 losses.new_game,
                 Sampling(**options),
-                lambda walk, orders: [one for _, one in measure_each(model, orders, walk, gradients=False)],
+                losses.map_orders,
             )
         values = _by_site(sites, players, found.values)
         estimate = _facts(found, losses.num_measured, _by_site(sites, players, found.standard_errors))
@@ -131,6 +135,7 @@ class _Losses:
     def __init__(self, model: Transformer, batches: list[Batch], heads: list[_Head]) -> None:
         self._model, self._batches, self._heads = model, batches, heads
         self._known: dict[Coalition, float] = {}
+        self._abandoned = Event()
         self._sites = {name: site.numbers for name, site in model.attention_sites().items() if site.numbers}
         pad_id = model.config.pad_id
         self.num_tokens = sum(int((batch.target_ids[:, 1:] != pad_id).sum()) for batch in batches)
@@ -139,6 +144,11 @@ class _Losses:
     def num_measured(self) -> int:
         """How many different sets of heads were measured."""
         return len(self._known)
+
+    def map_orders(self, walk: Callable[[Order], Found], orders: Iterable[Order]) -> list[Found]:
+        """What `walk` says of each order, two at a time on the CPU; an error in one ends the other soon."""
+        each = measure_each(self._model, orders, walk, gradients=False, abandoned=self._abandoned)
+        return [found for _, found in each]
 
     def new_game(self) -> Game:
         """v, with a place to keep the encoder's outputs while its heads stay the same."""
@@ -149,6 +159,8 @@ class _Losses:
             nonlocal memories, encoded
             if live in self._known:
                 return self._known[live]
+            if self._abandoned.is_set():
+                raise CancelledError
             gates = self._gates(live)
             in_encoder = tuple(
                 is_live for is_live, (site, _) in zip(live, self._heads, strict=True) if site.startswith("encoder")
