@@ -76,8 +76,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
     comparison = None
     if unpruned is not None:
         baseline = translate_lines(unpruned, corpus.sources, options, **config["batch"]).lines
-        scoring = {"tokenize": splits.score_tokenize, "lowercase": splits.lowercase}
-        comparison = significance(found.hypotheses, baseline, corpus.targets, **scoring)
+        comparison = significance(
+            found.hypotheses, baseline, corpus.targets, tokenize=splits.score_tokenize, lowercase=splits.lowercase
+        )
     state = found.model["state"]
     record = found.to_record(
         method=config["method"] or (known.method if known else state),

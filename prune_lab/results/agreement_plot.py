@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from prune_lab.results.agreement import Agreement
@@ -66,7 +66,7 @@ def agreement_map(found: Sequence[Agreement], *, theme: Theme = LIGHT) -> Figure
     return figure
 
 
-def _colours(theme: Theme) -> LinearSegmentedColormap:
+def _colours(theme: Theme) -> Colormap:
     """Vermilion for -1, blue for 1, told apart with all kinds of colour blindness; the page's own colour for 0."""
     blue, vermilion = theme.methods[:2]
     colours = LinearSegmentedColormap.from_list("agreement", [vermilion, theme.background, blue])
