@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.products import packed_product, product_type
+from prune_lab.attention.products import product_type
+from prune_lab.kernels import packed_product, softmax_in_place
 
 # Few enough that most tokens of a batch are in whole chunks, for which products are prepared once.
 _CHUNK = 256
@@ -173,8 +174,7 @@ def softmax(logits: Tensor, *, in_place: bool = False) -> tuple[Tensor, Tensor]:
         in_place: whether the probabilities may take the place of the logits, as they do on the CPU.
     """
     top = logits.amax(dim=1)
-    in_place = in_place and logits.device.type == "cpu" and not torch.compiler.is_compiling()
-    probabilities = torch.softmax(logits, dim=1, out=logits) if in_place else torch.softmax(logits, dim=1)
+    probabilities = softmax_in_place(logits) if in_place else torch.softmax(logits, dim=1)
     return probabilities, top - probabilities.amax(dim=1).log()
 
 
