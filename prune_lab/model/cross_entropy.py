@@ -89,7 +89,7 @@ class CrossEntropy:
         picked = self.picked(logits, chunk)
         probabilities, normaliser = softmax(logits, in_place=True)
         loss, nll = self.sums(picked, normaliser, chunk)
-        return loss, nll, lambda: _gradient(probabilities, self._targets[chunk], self._smoothing)
+        return loss, nll, lambda: self.subtract_target(probabilities, chunk)
 
     def picked(self, logits: Tensor, chunk: slice) -> Tensor:
         """The logits [C] of the targets."""
@@ -108,9 +108,13 @@ class CrossEntropy:
         loss = (normaliser - (1 - self._smoothing) * picked - self._smoothing * mean).sum()
         return loss, (normaliser - picked).sum()
 
-    def subtract_target(self, gradient: Tensor, chunk: slice, share: float) -> Tensor:
-        """gradient - share q, in place: [C, V]."""
-        return _gradient(gradient, self._targets[chunk], self._smoothing, share)
+    def subtract_target(self, probabilities: Tensor, chunk: slice, share: float = 1.0) -> Tensor:
+        """p - share q [C, V] in place of p: for the softmax and all of q, the gradient of the loss."""
+        if self._smoothing:
+            probabilities.sub_(share * self._smoothing / probabilities.shape[1])
+        targets = self._targets[chunk]
+        value = probabilities.new_full((len(targets), 1), share * (self._smoothing - 1))
+        return probabilities.scatter_add_(1, targets[:, None], value)
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -176,11 +180,3 @@ def softmax(logits: Tensor, *, in_place: bool = False) -> tuple[Tensor, Tensor]:
     top = logits.amax(dim=1)
     probabilities = softmax_in_place(logits) if in_place else torch.softmax(logits, dim=1)
     return probabilities, top - probabilities.amax(dim=1).log()
-
-
-def _gradient(probabilities: Tensor, targets: Tensor, smoothing: float, share: float = 1.0) -> Tensor:
-    """softmax(z) - share q [C, V] in place of the probabilities: for a share of 1 the gradient of the cross entropy."""
-    if smoothing:
-        probabilities.sub_(share * smoothing / probabilities.shape[1])
-    value = probabilities.new_full((len(targets), 1), share * (smoothing - 1))
-    return probabilities.scatter_add_(1, targets[:, None], value)
