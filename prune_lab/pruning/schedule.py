@@ -127,8 +127,8 @@ class PrunedPoint:
         model: the pruned model. A schedule that re-scores goes on from it, so copy it before you change it.
         mask: what was kept, by original head number.
         scores: those that the last cut followed; None where the gates' own rule decided, or training had ended before.
-        settings: criterion, selection and schedule, for records; if heads were rescaled, also by site and head the product
-            of the factors of all cuts.
+        settings: criterion, selection and schedule, for records; if heads were rescaled, also by site and head the
+            product of the factors of all cuts.
     """
 
     budget: int
