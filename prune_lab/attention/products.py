@@ -80,18 +80,6 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return functional.linear(inputs, weight, bias)
 
 
-def packed_product(rows: Tensor, matrix: Tensor) -> Tensor:
-    """rows matrix^T without a gradient of its own: [N, I], [O, I] -> [N, O].
-
-    On the CPU float32 goes through oneDNN, which packs the matrix and is a tenth faster than the product of torch for
-    wide ones, but compiles code for each new shape in milliseconds: for shapes that come again and again.
-    """
-    fits = rows.device.type == "cpu" and rows.dtype == matrix.dtype == torch.float32
-    if not fits or torch.compiler.is_compiling() or not torch.backends.mkldnn.is_available():
-        return functional.linear(rows, matrix)
-    return torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")
-
-
 class Linear(nn.Linear):
     """`torch.nn.Linear` whose product follows `products_in`."""
 

@@ -1,7 +1,8 @@
 """Linear layers in bfloat16 or 8-bit whole numbers while a model decodes, each weight rounded once a search.
 
-Weights, and what is between the products, stay in float32; nothing is stored. Results differ a little from those of
-float32, so it is a setting of decoding (`decoding.products`), off by default and part of the record.
+Weights, and what is between the products, stay in their type, and scales and biases are applied in float32 at least;
+nothing is stored. Results differ a little from those of float32, so it is a setting of decoding (`decoding.products`),
+off by default and part of the record.
 
 Shapes: N rows, I inputs, O outputs.
 """
@@ -16,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from prune_lab.kernels import int8_product
 
 _LARGEST = 127
 
@@ -38,32 +41,35 @@ class ReducedProducts:
     def linear(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """inputs W^T + b: [..., I] -> [..., O], in the type of the inputs."""
         matrix, factors = self._rounded.get(weight) or self._round(weight)
-        rows = inputs.reshape(-1, inputs.shape[-1])
+        rows, exact = inputs.reshape(-1, inputs.shape[-1]), torch.promote_types(inputs.dtype, torch.float32)
         if factors is None:
-            outputs = (rows.bfloat16() @ matrix).to(inputs.dtype)
+            outputs = (rows.bfloat16() @ matrix).to(exact)
         else:
+            # In float32 at least: sums of products are beyond what half precision holds before they are scaled.
+            rows = rows.to(exact)
             scales = _scales(rows)
-            outputs = torch._int_mm(_quantised(rows, scales), matrix).to(inputs.dtype)
+            outputs = int8_product(_quantised(rows, scales), matrix).to(exact)
             outputs.mul_(scales[:, None]).mul_(factors)
         if bias is not None:
             outputs += bias
-        return outputs.view(*inputs.shape[:-1], weight.shape[0])
+        return outputs.to(inputs.dtype).view(*inputs.shape[:-1], weight.shape[0])
 
     def _round(self, weight: Tensor) -> tuple[Tensor, Tensor | None]:
         entry: tuple[Tensor, Tensor | None]
         if self._kind == "bfloat16":
             entry = (weight.bfloat16().T, None)
         else:
-            scales = _scales(weight)
-            entry = (_quantised(weight, scales).T, scales)
+            rows = weight.to(torch.promote_types(weight.dtype, torch.float32))
+            scales = _scales(rows)
+            entry = (_quantised(rows, scales).T, scales)
         self._rounded[weight] = entry
         return entry
 
 
 def _scales(rows: Tensor) -> Tensor:
-    """max |v| / 127 of each row [N]; 1 for rows of zeros."""
+    """max |v| / 127 of each row [N]; 1 for rows of zeros, NaN or infinity for rows that hold one."""
     largest = rows.abs().amax(dim=1)
-    return torch.where(largest > 0, largest / _LARGEST, 1.0)
+    return torch.where(largest == 0, 1.0, largest / _LARGEST)
 
 
 def _quantised(rows: Tensor, scales: Tensor) -> Tensor:

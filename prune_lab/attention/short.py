@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from prune_lab.attention.masks import AttentionMask, over_keys
+from prune_lab.kernels import softmax_gradient, softmax_in_place
 
 _TYPES = (torch.float32, torch.float64)
 _REGISTER = 16
@@ -98,9 +99,9 @@ def _weights(
     by_head = weights.view(batch, heads, num_queries, weights.shape[2])
     if bias is not None:
         by_head.add_(bias)
-    torch.softmax(weights, dim=-1, out=weights)
+    weights = softmax_in_place(weights)
     if blind is not None:
-        by_head.masked_fill_(blind, 0)
+        weights.view(by_head.shape).masked_fill_(blind, 0)
     return weights, queries, keys, values
 
 
@@ -121,7 +122,7 @@ class _ShortAttention(torch.autograd.Function):
         batch, heads, num_keys = ctx.shape
         gradient = gradient.reshape(queries.shape)
         of_weights = torch.bmm(gradient, values.transpose(1, 2))
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype).mul_(ctx.scale)
+        of_scores = softmax_gradient(of_weights, weights).mul_(ctx.scale)
         of_queries = torch.bmm(of_scores, keys)
         of_keys = torch.bmm(of_scores.transpose(1, 2), queries)
         of_values = torch.bmm(weights.transpose(1, 2), gradient)

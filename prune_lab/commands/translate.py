@@ -22,7 +22,7 @@ def check(config: dict[str, Any]) -> None:
     for key, stream in (("input", sys.stdin), ("output", sys.stdout)):
         if config[key] is None and stream is None:
             raise ValueError(f"{key}: null, but standard {key} is closed; allowed is a path")
-        if config[key] is not None and not isinstance(config[key], str):
+        if config[key] is not None and (not isinstance(config[key], str) or not config[key].strip()):
             raise ValueError(f"{key}: {config[key]!r}; allowed is a path")
     if config["input"] is not None:
         if Path(config["input"]).is_dir():

@@ -82,6 +82,36 @@ def check_ids(name: str, ids: Any) -> None:
         raise ValueError(f"{name}: a tensor of {str(ids.dtype).removeprefix('torch.')} {list(ids.shape)}; {allowed}")
 
 
+def check_rows(name: str, ids: Tensor, *, vocab_size: int, pad_id: int, first: int = 0) -> None:
+    """Look at what ids [B, T] hold; a device is asked for it once.
+
+    Args:
+        name: of the tensor, for messages.
+        ids: what `check_ids` allows, with at least one row.
+        vocab_size: ids are below it.
+        pad_id: the id of padding.
+        first: where the tokens begin that each row must have one of.
+
+    Raises:
+        ValueError: an id that is no entry of the vocabulary, a row without a token, or padding before a token.
+    """
+    if not ids.numel():
+        raise ValueError(f"{name}: {len(ids)} rows of length 0; allowed are rows that end with an end mark")
+    is_real = ids != pad_id
+    is_empty = ~is_real[:, first:].any(1)
+    is_late = (is_real[:, 1:] & ~is_real[:, :-1]).any(1)
+    low, high, num_wrong = torch.stack((*ids.aminmax(), (is_empty | is_late).sum())).tolist()
+    if low < 0 or high >= vocab_size:
+        raise ValueError(f"{name}: id {low if low < 0 else high}; allowed are 0 to {vocab_size - 1}")
+    if not num_wrong:
+        return
+    if bool(is_empty.any()):
+        row, what = int(is_empty.nonzero()[0]), "holds no token; allowed are rows that end with an end mark"
+    else:
+        row, what = int(is_late.nonzero()[0]), f"has padding ({pad_id}) before a token; allowed is padding at the end"
+    raise ValueError(f"{name}: row {row} {what}")
+
+
 def collate(examples: Sequence[tuple[Sequence[int], Sequence[int]]], pad_id: int = PAD_ID) -> Batch:
     """Pads (source ids, target ids) examples, marks included, to one batch.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prune_lab.decoding.continuations import best_continuations
+from prune_lab.decoding.continuations import best_continuations, refuse_nan
 from prune_lab.decoding.protocol import DecodingState
 from prune_lab.decoding.result import Hypotheses
 
@@ -41,6 +41,9 @@ def beam_search(
 
     Returns:
         the best hypothesis of each sentence.
+
+    Raises:
+        ValueError: logits that are NaN or infinite.
     """
     search = _Search(state, beam_size, length_penalty, max_lengths, eos_id, forbidden)
     last = torch.full((len(max_lengths), 1), bos_id, device=max_lengths.device)
@@ -49,6 +52,7 @@ def beam_search(
         last = search.advance(state.step(last))
         search.drop_finished()
         last = last[search.going] if len(search.going) < len(last) else last
+    refuse_nan(search.sum_of_best)
     return Hypotheses.from_tensors(search.best_tokens, search.best_lengths, search.best_scores)
 
 
@@ -71,6 +75,8 @@ class _Search:
         self.best_tokens = torch.full((num, self.longest + 1), eos_id, device=device)
         self.best_lengths = torch.zeros(num, dtype=torch.long, device=device)
         self.best_scores = torch.full((num,), -torch.inf, device=device)
+        # Over all steps, to be looked at once: NaN in any of them stays.
+        self.sum_of_best = torch.zeros((), device=device)
         # Of the sentences still searched (alive), all by row:
         self.alive = torch.arange(num, device=device)
         self.max_lengths = max_lengths
@@ -111,6 +117,7 @@ class _Search:
         found = best_continuations(
             logits.flatten(0, 1), 2 * self.beam_size, eos_id=self.eos_id, forbidden=self.forbidden
         )
+        self.sum_of_best += found.log_probs[:, 0].sum()
         log_probs, tokens, end = (part.unflatten(0, (num_rows, num_beams)) for part in found)
         at_limit = (self.max_lengths == self.length)[:, None]
         first = torch.arange(log_probs.shape[2], device=logits.device) == 0

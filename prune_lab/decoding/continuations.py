@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from prune_lab.kernels import softmax_in_place
+
 _CHUNK = 32
 
 
@@ -45,6 +47,14 @@ def best_continuations(logits: Tensor, number: int, *, eos_id: int, forbidden: l
     return Continuations(best - normaliser[:, None], tokens, end - normaliser)
 
 
+def refuse_nan(log_probs: Tensor) -> None:
+    """ValueError where log probabilities, or sums of them, are NaN: then logits were."""
+    if bool(log_probs.isnan().any()):
+        raise ValueError(
+            "model: its logits are NaN or infinite; allowed are finite numbers (float16 holds none beyond 65504)"
+        )
+
+
 def _top(values: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """`values.topk(number)` [R, C]; on the CPU only chunks with one of the largest maxima are searched."""
     if number == 1:
@@ -74,4 +84,4 @@ def _log_sum_exp(logits: Tensor, largest: Tensor) -> Tensor:
     """
     if logits.device.type != "cpu":
         return logits.logsumexp(dim=1)
-    return largest - torch.softmax(logits, dim=1, out=logits).amax(dim=1).log()
+    return largest - softmax_in_place(logits).amax(dim=1).log()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from prune_lab.decoding.continuations import best_continuations
+from prune_lab.decoding.continuations import best_continuations, refuse_nan
 from prune_lab.decoding.protocol import DecodingState
 from prune_lab.decoding.result import Hypotheses
 
@@ -34,6 +34,9 @@ def greedy_search(
 
     Returns:
         one hypothesis for each sentence.
+
+    Raises:
+        ValueError: logits that are NaN or infinite.
     """
     device, num = max_lengths.device, len(max_lengths)
     tokens = torch.full((num, int(max_lengths.max()) + 1), eos_id, device=device)
@@ -55,5 +58,6 @@ def greedy_search(
             state.select(going)
             alive = alive[going]
         last = chosen[going][:, None]
+    refuse_nan(scores)
     scores = scores / ((6 + lengths) / 6) ** length_penalty
     return Hypotheses.from_tensors(tokens, lengths, scores)

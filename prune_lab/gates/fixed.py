@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from prune_lab.gates.numbers import checked_number
+
 
 class FixedGate(nn.Module):
     """One constant factor for each head of a site, saved with the model and never trained.
@@ -17,13 +19,16 @@ class FixedGate(nn.Module):
     Args:
         num_heads: H.
         value: the factor that all heads start with.
+
+    Raises:
+        ValueError: a value that is no number, or none of float32.
     """
 
     factors: Tensor
 
     def __init__(self, *, num_heads: int, value: float = 1.0) -> None:
         super().__init__()
-        self.register_buffer("factors", torch.full((num_heads,), float(value)))
+        self.register_buffer("factors", torch.full((num_heads,), checked_number("value", value, "finite numbers")))
 
     def forward(self) -> Tensor:
         """The factors [H]."""

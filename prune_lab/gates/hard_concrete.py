@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from prune_lab.gates.numbers import checked_number
+
 EVALUATIONS = ("round", "fraction")
 
 
@@ -34,7 +36,8 @@ class HardConcreteGate(nn.Module):
             global one when None.
 
     Raises:
-        ValueError: limits that cannot close or open a gate, or an unknown `evaluation`.
+        ValueError: limits that cannot close or open a gate, a number that float32 does not hold, or an unknown
+            `evaluation`.
     """
 
     def __init__(
@@ -49,21 +52,15 @@ class HardConcreteGate(nn.Module):
         evaluation: str = "round",
     ) -> None:
         super().__init__()
-        if not -math.inf < gamma < 0:
-            raise ValueError(f"gates.gamma: {gamma}; allowed are numbers below 0, or no gate could close")
-        if not 1 < zeta < math.inf:
-            raise ValueError(f"gates.zeta: {zeta}; allowed are numbers above 1, or no gate could open fully")
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"gates.temperature: {temperature}; allowed are numbers above 0")
-        if not 0 < eps < 0.5:
-            raise ValueError(f"gates.eps: {eps}; allowed are numbers between 0 and 0.5")
-        if not math.isfinite(init):
-            raise ValueError(f"gates.init: {init}; allowed are finite numbers")
+        self.gamma = checked_number("gamma", gamma, "numbers below 0, or no gate could close", below=0)
+        self.zeta = checked_number("zeta", zeta, "numbers above 1, or no gate could open fully", above=1)
+        self.temperature = checked_number("temperature", temperature, "numbers above 0", above=0)
+        self.eps = checked_number("eps", eps, "numbers between 0 and 0.5", above=0, below=0.5)
+        init = checked_number("init", init, "finite numbers")
         if evaluation not in EVALUATIONS:
             raise ValueError(f"gates.evaluation: {evaluation!r}; allowed are {', '.join(EVALUATIONS)}")
-        self.temperature, self.gamma, self.zeta, self.eps = map(float, (temperature, gamma, zeta, eps))
         self.evaluation = evaluation
-        self.log_a = nn.Parameter(torch.full((num_heads,), float(init)))
+        self.log_a = nn.Parameter(torch.full((num_heads,), init))
         self.generator: torch.Generator | None = None
 
     def forward(self) -> Tensor:

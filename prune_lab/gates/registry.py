@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +19,27 @@ GATES: dict[str, type[nn.Module]] = {"hard_concrete": HardConcreteGate, "fixed":
 
 
 def build_gate(name: str, *, num_heads: int, options: dict[str, Any]) -> nn.Module:
-    """The gates of one site; ValueError for an unknown name or option."""
+    """The gates of one site.
+
+    Args:
+        name: the short name.
+        num_heads: heads of the site.
+        options: arguments of the gate's constructor.
+
+    Raises:
+        ValueError: an unknown name, an option that is unknown or missing, or a value that is not allowed.
+    """
     if not isinstance(name, str) or name not in GATES:
         raise ValueError(f"gates: {name!r} is unknown; allowed are {', '.join(sorted(GATES))}")
-    try:
-        return GATES[name](num_heads=num_heads, **options)
-    except TypeError as error:
-        raise ValueError(f"gates.options of {name}: {sorted(options)} not all known ({error})") from error
+    parameters = dict(inspect.signature(GATES[name]).parameters)
+    del parameters["num_heads"]
+    for option in options:
+        if option not in parameters:
+            raise ValueError(f"gates.options.{option}: unknown for {name}; allowed are {', '.join(parameters)}")
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise ValueError(f"gates.options.{option}: not set; {name} gates need it")
+    return GATES[name](num_heads=num_heads, **options)
 
 
 def join_gates(sites: Mapping[str, AttentionSite]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from prune_lab.gates.numbers import SMALLEST, checked_number
 from prune_lab.gates.top_k import gumbel_noise, hard_top_k, relaxed_top_k, straight_through
 
 if TYPE_CHECKING:
@@ -62,17 +63,17 @@ class SubsetGate(nn.Module):
             raise ValueError(f"gates.keep: {keep!r}; allowed are whole numbers from 0")
         if variant not in VARIANTS:
             raise ValueError(f"gates.variant: {variant!r}; allowed are {', '.join(VARIANTS)}")
-        if not 0 < end_temperature <= start_temperature < math.inf:
+        self.start_temperature = checked_number("start_temperature", start_temperature, "numbers above 0", above=0)
+        self.end_temperature = checked_number("end_temperature", end_temperature, "numbers above 0", above=0)
+        if self.end_temperature > self.start_temperature:
             raise ValueError(
                 f"gates.end_temperature: {end_temperature}; allowed are numbers above 0, up to start_temperature "
                 f"({start_temperature})"
             )
         if isinstance(anneal_updates, bool) or not isinstance(anneal_updates, int) or anneal_updates < 0:
             raise ValueError(f"gates.anneal_updates: {anneal_updates!r}; allowed are whole numbers from 0")
-        if not 0 <= init_std < math.inf:
-            raise ValueError(f"gates.init_std: {init_std}; allowed are numbers from 0")
+        init_std = checked_number("init_std", init_std, "numbers from 0", above=-SMALLEST)
         self.keep, self.variant = keep, variant
-        self.start_temperature, self.end_temperature = float(start_temperature), float(end_temperature)
         self.anneal_updates = anneal_updates
         self.scores = nn.Parameter(torch.randn(num_heads) * init_std)
         self.generator: torch.Generator | None = None

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from prune_lab.attention.products import packed_product, product_type
+from prune_lab.attention.products import product_type
+from prune_lab.kernels import packed_product, softmax_in_place
 
 # Few enough that most tokens of a batch are in whole chunks, for which products are prepared once.
 _CHUNK = 256
@@ -88,7 +89,7 @@ class CrossEntropy:
         picked = self.picked(logits, chunk)
         probabilities, normaliser = softmax(logits, in_place=True)
         loss, nll = self.sums(picked, normaliser, chunk)
-        return loss, nll, lambda: _gradient(probabilities, self._targets[chunk], self._smoothing)
+        return loss, nll, lambda: self.subtract_target(probabilities, chunk)
 
     def picked(self, logits: Tensor, chunk: slice) -> Tensor:
         """The logits [C] of the targets."""
@@ -107,9 +108,13 @@ class CrossEntropy:
         loss = (normaliser - (1 - self._smoothing) * picked - self._smoothing * mean).sum()
         return loss, (normaliser - picked).sum()
 
-    def subtract_target(self, gradient: Tensor, chunk: slice, share: float) -> Tensor:
-        """gradient - share q, in place: [C, V]."""
-        return _gradient(gradient, self._targets[chunk], self._smoothing, share)
+    def subtract_target(self, probabilities: Tensor, chunk: slice, share: float = 1.0) -> Tensor:
+        """p - share q [C, V] in place of p: for the softmax and all of q, the gradient of the loss."""
+        if self._smoothing:
+            probabilities.sub_(share * self._smoothing / probabilities.shape[1])
+        targets = self._targets[chunk]
+        value = probabilities.new_full((len(targets), 1), share * (self._smoothing - 1))
+        return probabilities.scatter_add_(1, targets[:, None], value)
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -173,14 +178,5 @@ def softmax(logits: Tensor, *, in_place: bool = False) -> tuple[Tensor, Tensor]:
         in_place: whether the probabilities may take the place of the logits, as they do on the CPU.
     """
     top = logits.amax(dim=1)
-    in_place = in_place and logits.device.type == "cpu" and not torch.compiler.is_compiling()
-    probabilities = torch.softmax(logits, dim=1, out=logits) if in_place else torch.softmax(logits, dim=1)
+    probabilities = softmax_in_place(logits) if in_place else torch.softmax(logits, dim=1)
     return probabilities, top - probabilities.amax(dim=1).log()
-
-
-def _gradient(probabilities: Tensor, targets: Tensor, smoothing: float, share: float = 1.0) -> Tensor:
-    """softmax(z) - share q [C, V] in place of the probabilities: for a share of 1 the gradient of the cross entropy."""
-    if smoothing:
-        probabilities.sub_(share * smoothing / probabilities.shape[1])
-    value = probabilities.new_full((len(targets), 1), share * (smoothing - 1))
-    return probabilities.scatter_add_(1, targets[:, None], value)

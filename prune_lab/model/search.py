@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from prune_lab.attention.reduced import reduced_products
-from prune_lab.data.batch import check_ids
+from prune_lab.data.batch import check_ids, check_rows
 from prune_lab.decoding.beam_search import beam_search
 from prune_lab.decoding.greedy import greedy_search
 from prune_lab.decoding.options import DecodingOptions
@@ -36,6 +36,7 @@ def search_hypotheses(
     check_ids("source_ids", source_ids)
     if len(source_ids) == 0:
         return Hypotheses([], [])
+    check_rows("source_ids", source_ids, vocab_size=model.config.source_vocab_size, pad_id=model.config.pad_id)
     with evaluation_mode(model), reduced_products(options.products, source_ids.device):
         return _search(model, source_ids, options, use_cache, _limits(model, source_ids, options, max_length))
 

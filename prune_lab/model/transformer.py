@@ -148,7 +148,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
                 None. With learned positions no hypothesis is longer than these allow.
 
         Raises:
-            ValueError: a `max_length` below 1, or a source longer than learned positions allow.
+            ValueError: a `max_length` below 1, sources that are no rows of the model's ids with padding at their ends,
+                one longer than learned positions allow, or logits that are NaN or infinite.
         """
         return search_hypotheses(self, source_ids, options, use_cache=use_cache, max_length=max_length)
 
@@ -171,6 +172,9 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
 
         Returns:
             target ids of each sentence, begin and end marks removed.
+
+        Raises:
+            ValueError: see `search`; also a `beam_size` or a `length_penalty` that is not allowed.
         """
         options = DecodingOptions(beam_size=beam_size, length_penalty=length_penalty)
         return self.search(source_ids, options, use_cache=use_cache, max_length=max_length).ids
@@ -219,8 +223,12 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """Put a gate on every head of the sites of these kinds, in place; gates that are there already are replaced.
 
         Raises:
-            ValueError: an unknown name, kind or option; the model stays as it was.
+            ValueError: an unknown name, kind or option, or a value that is not allowed; the model stays as it was.
         """
+        if not isinstance(kinds, Iterable):
+            raise ValueError(f"gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
+        if not isinstance(options or {}, Mapping):
+            raise ValueError(f"gates.options: {options!r}; allowed is a mapping")
         kinds = [kinds] if isinstance(kinds, str) else list(kinds)
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:

@@ -7,7 +7,7 @@ Shapes: B sentences, T query positions, N real tokens of the query side, D model
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,13 @@ from prune_lab.data.batching import Batch
 from prune_lab.model.observation import Observation, Stream
 from prune_lab.model.search import evaluation_mode
 from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.batches import check_is_list, checked
 
 # Beyond these the solution is not trusted, as in the paper.
 LARGEST_FACTOR = 10.0
+
+
+Factors = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,44 +34,65 @@ class Rescaled:
 
     Attributes:
         model: the factors are in its output weights.
-        factors: site -> original head number -> factor; sites that were left as they are have none.
+        factors: site -> original head number -> product of this factor and those from before, for the heads that are
+            there; sites without any have none.
+        sites: those that were rescaled now.
     """
 
     model: Transformer
     factors: dict[str, dict[int, float]]
+    sites: tuple[str, ...]
 
 
-def rescale_heads(pruned: Transformer, unpruned: Transformer, batches: Iterable[Batch]) -> Rescaled:
+def rescale_heads(
+    pruned: Transformer, unpruned: Transformer, batches: Iterable[Batch], before: Factors | None = None
+) -> Rescaled:
     """A copy of `pruned` whose heads have the factors that bring each site closest to the unpruned model.
 
     In the order of the data, each site minimises over m_h the sum over real tokens of
     ||x + site(x) - (x' + b_O + sum_h m_h head_h(x') W_O^h)||^2, with x the residual stream of the unpruned model there,
     and x' that of the pruned one, whose earlier sites are rescaled already. Where that has many solutions, the one
-    nearest to 1 is taken. The first site whose solution has a factor beyond 10 is left as it is, with all after it.
+    nearest to 1 is taken. The first site whose solution has a factor beyond 10 is left as it is, with all after it. Of
+    a model that was rescaled before, the product with the earlier factors counts: however many cuts there are, no head
+    is taken further from its trained weights than by one.
 
     Args:
         pruned: without gates; stays as it is.
         unpruned: with the same sites and width; stays as it is.
         batches: training text, kept in memory; read once for each site.
+        before: factors that earlier cuts left in the weights of `pruned`, as `Rescaled.factors`; None for none.
 
     Raises:
-        ValueError: a model with gates, models that do not belong together, or no sentences.
+        ValueError: what is no model, or one with gates; models that do not belong together; ids that they do not have;
+            or no sentences.
     """
-    stored = [batch for batch in batches if batch.num_sentences]
-    _check(pruned, unpruned, stored)
-    model, factors = pruned.copy(), {}
+    _check(pruned, unpruned)
+    check_is_list(batches)
+    stored = list(checked(batches, pruned))
+    if not stored:
+        raise ValueError("batches: no sentences; factors are found on at least one")
+    model, heads = pruned.copy(), pruned.heads()
+    factors: dict[str, dict[int, float]] = {}
+    for name, earlier in (before or {}).items():
+        kept = {number: earlier[number] for number in heads.get(name, ()) if number in earlier}
+        factors.update({name: kept} if kept else {})
+    sites: list[str] = []
     with evaluation_mode(model), evaluation_mode(unpruned), torch.no_grad():
         for name, site in model.attention_sites().items():
             if not site.heads():
                 continue
             found = _solve(model, unpruned, name, stored)
-            if not bool((found.abs() <= LARGEST_FACTOR).all()):
+            known = [factors.get(name, {}).get(number, 1.0) for number in site.numbers]
+            products = found * torch.tensor(known, dtype=found.dtype)
+            if not bool((products.abs() <= LARGEST_FACTOR).all()):
                 break
             weight = site.attention.head_matrices()[1]
             site.attention.fold_gates(found.to(device=weight.device, dtype=weight.dtype))
-            by_number = dict(zip(site.numbers, found.tolist(), strict=True))
+            by_number = dict(zip(site.numbers, products.tolist(), strict=True))
             factors[name] = {number: by_number[number] for number in site.heads()}
-    return Rescaled(model=model, factors=factors)
+            sites.append(name)
+    in_order = {name: factors[name] for name in model.sites() if name in factors}
+    return Rescaled(model=model, factors=in_order, sites=tuple(sites))
 
 
 def _solve(model: Transformer, unpruned: Transformer, name: str, batches: Sequence[Batch]) -> Tensor:
@@ -119,11 +144,15 @@ def _stream(model: Transformer, batch: Batch, name: str) -> Stream:
     return seen.streams[name]
 
 
-def _check(pruned: Transformer, unpruned: Transformer, batches: Sequence[Batch]) -> None:
+def _check(pruned: Transformer, unpruned: Transformer) -> None:
     for which, model in (("pruned", pruned), ("unpruned", unpruned)):
+        if not isinstance(getattr(model, "_orig_mod", model), Transformer):
+            raise ValueError(f"{which}: a {type(model).__name__}; allowed is a Transformer of prune_lab")
         if model.gates():
             raise ValueError(f"{which}: a model with gates; allowed are models without, as fold_gates gives")
     if pruned.sites() != unpruned.sites() or pruned.config.d_model != unpruned.config.d_model:
         raise ValueError("pruned: has other sites or another width than the unpruned model; allowed is one cut from it")
-    if not batches:
-        raise ValueError("batches: no sentences; factors are found on at least one")
+    for key in ("source_vocab_size", "target_vocab_size", "pad_id"):
+        ours, theirs = getattr(pruned.config, key), getattr(unpruned.config, key)
+        if ours != theirs:
+            raise ValueError(f"pruned: its {key} is {ours}; allowed is that of the unpruned model, {theirs}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, Budgets
-from prune_lab.pruning.rescale import Rescaled
+from prune_lab.pruning.rescale import Factors, Rescaled
 from prune_lab.pruning.selection import Selection, keep_rule_mask
 from prune_lab.pruning.surgery import prune_heads
 
@@ -127,7 +127,8 @@ class PrunedPoint:
         model: the pruned model. A schedule that re-scores goes on from it, so copy it before you change it.
         mask: what was kept, by original head number.
         scores: those that the last cut followed; None where the gates' own rule decided, or training had ended before.
-        settings: criterion, selection and schedule, and factors by site and head if heads were rescaled, for records.
+        settings: criterion, selection and schedule, for records; if heads were rescaled, also by site and head the
+            product of the factors of all cuts.
     """
 
     budget: int
@@ -138,7 +139,8 @@ class PrunedPoint:
 
 
 Score = Callable[[Transformer], HeadScores]
-Rescale = Callable[[Transformer], Rescaled]
+# A model, and the factors that are in its weights already.
+Rescale = Callable[[Transformer, Factors], Rescaled]
 Recover = Callable[[Transformer], Transformer]
 # The heads to keep of a model, for a budget.
 Choose = Callable[[Transformer, int], HeadMask]
@@ -154,6 +156,7 @@ def prune_to(
     schedule: Schedule | None = None,
     selection: Selection | None = None,
     rescale: Rescale | None = None,
+    factors: Factors | None = None,
     recover: Recover | None = None,
     train_masking: TrainMasking | None = None,
     keep_gates: bool = True,
@@ -169,6 +172,7 @@ def prune_to(
         schedule: `OneShot()` when None.
         selection: scope and floor; those of `Selection()` when None. The keep rule takes no notice of it.
         rescale: finds factors on the heads that stay after each cut, before it recovers; see `rescale_heads`.
+        factors: those that an earlier call left in the weights of `model`; None for none.
         recover: trains the model after each cut and returns it, with the same heads. One-shot: each point on its own;
             iterative: after every step, and the next step goes on from the recovered model; gradual: after the training
             in which heads went.
@@ -180,10 +184,11 @@ def prune_to(
         ValueError: a budget out of range, a floor that it cannot pay for, or `auto` for a model without gates.
     """
     cut = _Cut(rescale=rescale, recover=recover, keep_gates=keep_gates)
+    factors = factors or {}
     if isinstance(budgets, str):
         if budgets != AUTO:
             raise ValueError(f"budgets: {budgets!r}; allowed are lists such as [24,12], and auto")
-        return _by_keep_rule(model, keep_rule_mask(model), cut)
+        return _by_keep_rule(model, keep_rule_mask(model), cut, factors)
     selection = selection or Selection()
     num_live = {site: len(heads) for site, heads in model.heads().items()}
     for budget in budgets:
@@ -192,32 +197,39 @@ def prune_to(
     if schedule.during_training:
         if train_masking is None:
             raise ValueError(f"schedule: {schedule.name}, which trains; allowed with a training")
-        return _by_training(model, wanted, score, schedule, selection, train_masking, cut)
-    return _by_scores(model, wanted, score, schedule, selection, cut)
+        return _by_training(model, wanted, score, schedule, selection, train_masking, cut, factors)
+    return _by_scores(model, wanted, score, schedule, selection, cut, factors)
 
 
-def _by_keep_rule(model: Transformer, mask: HeadMask, cut: _Cut) -> Iterator[PrunedPoint]:
-    pruned, facts = cut(model, mask)
-    settings = {"selection": {"rule": "keep_rule"}, **facts}
+def _by_keep_rule(model: Transformer, mask: HeadMask, cut: _Cut, factors: Factors) -> Iterator[PrunedPoint]:
+    pruned, factors = cut(model, mask, factors)
+    settings = {"selection": {"rule": "keep_rule"}, **cut.facts(factors)}
     yield PrunedPoint(budget=mask.num_kept, model=pruned, mask=mask, scores=None, settings=settings)
 
 
 def _by_scores(
-    model: Transformer, budgets: Sequence[int], score: Score, schedule: Schedule, selection: Selection, cut: _Cut
+    model: Transformer,
+    budgets: Sequence[int],
+    score: Score,
+    schedule: Schedule,
+    selection: Selection,
+    cut: _Cut,
+    factors: Factors,
 ) -> Iterator[PrunedPoint]:
     num_original = sum(model.original_heads().values())
-    reached, scores = model, None
+    start = reached = model, factors
+    scores = None
     for target in budgets:
-        pruned = reached if schedule.rescores else model
+        pruned, factors = reached if schedule.rescores else start
         num_live = sum(len(heads) for heads in pruned.heads().values())
         for budget in schedule.budgets(num_live, num_original, target):
             if scores is None or schedule.rescores:
                 scores = score(pruned)
             mask = selection(scores, budget)
-            pruned, facts = cut(pruned, mask)
-        reached = pruned
+            pruned, factors = cut(pruned, mask, factors)
+        reached = pruned, factors
         assert scores is not None  # a schedule ends with its target, so there was a cut
-        settings = {**_choice(scores, selection, schedule), **facts}
+        settings = {**_choice(scores, selection, schedule), **cut.facts(factors)}
         yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=scores, settings=settings)
 
 
@@ -229,14 +241,15 @@ def _by_training(
     selection: Selection,
     train_masking: TrainMasking,
     cut: _Cut,
+    factors: Factors,
 ) -> Iterator[PrunedPoint]:
     num_live, num_original = sum(map(len, model.heads().values())), sum(model.original_heads().values())
     for target in budgets:
         choose = _Chooser(score, selection)
         trained = train_masking(model.copy(), schedule.budgets(num_live, num_original, target), choose)
         mask = HeadMask({site: tuple(heads) for site, heads in trained.heads().items()})
-        pruned, facts = cut(trained, mask)
-        settings = {**_choice(choose.scores, selection, schedule), **facts}
+        pruned, found = cut(trained, mask, factors)
+        settings = {**_choice(choose.scores, selection, schedule), **cut.facts(found)}
         yield PrunedPoint(budget=target, model=pruned, mask=mask, scores=choose.scores, settings=settings)
 
 
@@ -270,10 +283,14 @@ class _Cut:
     recover: Recover | None
     keep_gates: bool
 
-    def __call__(self, model: Transformer, mask: HeadMask) -> tuple[Transformer, dict[str, Any]]:
-        """The smaller model, and what records say of the cut."""
-        pruned, facts = prune_heads(model, mask, keep_gates=self.keep_gates), {}
+    def __call__(self, model: Transformer, mask: HeadMask, factors: Factors) -> tuple[Transformer, Factors]:
+        """The smaller model, and the factors of all cuts so far that are in the weights of its heads."""
+        pruned = prune_heads(model, mask, keep_gates=self.keep_gates)
         if self.rescale is not None:
-            rescaled = self.rescale(pruned)
-            pruned, facts = rescaled.model, {"rescale": True, "factors": rescaled.factors}
-        return pruned if self.recover is None else self.recover(pruned), facts
+            rescaled = self.rescale(pruned, factors)
+            pruned, factors = rescaled.model, rescaled.factors
+        return pruned if self.recover is None else self.recover(pruned), factors
+
+    def facts(self, factors: Factors) -> dict[str, Any]:
+        """What records say of a model that was cut."""
+        return {} if self.rescale is None else {"rescale": True, "factors": factors}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_lab.heads import HeadScores
@@ -12,9 +13,10 @@ from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import build_criterion, criteria
-from prune_lab.pruning.rescale import Rescaled
+from prune_lab.pruning.rescale import Factors, Rescaled
 from prune_lab.pruning.schedule import Choose, OneShot, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
+from prune_lab.results.record import Record
 from prune_lab.study.method import Method
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
@@ -43,8 +45,8 @@ class CriterionPoints:
         """The model of a point: pruned from the base in one shot, or step by step from the point before it."""
         assert point.budget is not None
         method, schedule = point.method, point.method.build_schedule()
-        is_iterative = schedule.rescores
-        start, updates_before = self._before(point, point.budget) if is_iterative else (self._stages.base_model(), 0)
+        before = self._before(point, point.budget) if schedule.rescores else None
+        start, updates_before, factors = self._load(before)
         recovery = _Recovery(self._stages, point, self._recoveries(point, start, updates_before))
         (pruned,) = prune_to(
             start,
@@ -55,6 +57,7 @@ class CriterionPoints:
                 **{**self._stages.setup.plan.selection, "rearrange": method.rearrange, "kinds": method.kinds}
             ),
             rescale=partial(self._rescale, point) if method.rescale else None,
+            factors=factors,
             recover=recovery if method.recovery or schedule.during_training else None,
             train_masking=partial(self._train_masking, point) if schedule.during_training else None,
         )
@@ -80,11 +83,12 @@ class CriterionPoints:
         place, seeds = stages.place_of(point) / "training", stages.setup.seeds_of(point.seed)
         return stages.fit(model, settings, place, seeds, point.name, callbacks=[masks]).model
 
-    def _rescale(self, point: Point, model: Transformer) -> Rescaled:
+    def _rescale(self, point: Point, model: Transformer, before: Factors) -> Rescaled:
         """Bring the sites of a pruned model closest to those of the base."""
         stages = self._stages
         return rescale_on_text(
             model,
+            before,
             stages.base_model(),
             lambda: stages.data.train,
             num_sentences=stages.setup.plan.scoring_sentences,
@@ -93,15 +97,26 @@ class CriterionPoints:
             seed=stages.setup.seeds_of(point.seed).data,
         )
 
-    def _before(self, point: Point, num_heads: int) -> tuple[Transformer, int]:
-        """The nearest point of the method with more heads that is done, or the base; and its updates after the base."""
+    def _before(self, point: Point, num_heads: int) -> tuple[Path, Record] | None:
+        """The nearest point of the method with more heads that is done: its directory and its record."""
         larger = [budget for budget in self._stages.setup.plan.budgets_of(point.method) if budget > num_heads]
         for budget in reversed(larger):
             place = self._stages.place_of(Point(method=point.method, seed=point.seed, budget=budget))
             record = complete_record(place)
             if record is not None:
-                return load_export(place / EXPORT), int(record.settings["recovery_updates"])
-        return self._stages.base_model(), 0
+                return place, record
+        return None
+
+    def _load(self, before: tuple[Path, Record] | None) -> tuple[Transformer, int, Factors]:
+        """The model of a point or the base, its updates after the base, and the factors in its weights."""
+        if before is None:
+            return self._stages.base_model(), 0, {}
+        place, record = before
+        factors = {
+            site: {int(head): float(factor) for head, factor in of_site.items()}
+            for site, of_site in record.settings.get("factors", {}).items()
+        }
+        return load_export(place / EXPORT), int(record.settings["recovery_updates"]), factors
 
     def _recoveries(self, point: Point, start: Transformer, updates_before: int) -> list[tuple[int, int]]:
         """Updates after each cut from `start` to the point, and how many of them decay the learning rate.
@@ -132,9 +147,11 @@ class CriterionPoints:
         if isinstance(schedule, OneShot) and same in self._scores:
             return self._scores[same]
         of_models = point.name if schedule.during_training else name
+        splits = stages.setup.splits
+        criterion = _build(method, point.seed).with_scoring(tokenize=splits.score_tokenize, lowercase=splits.lowercase)
         scores = score_on_text(
             model,
-            _build(method, point.seed),
+            criterion,
             lambda: stages.data.train,
             num_sentences=stages.setup.plan.scoring_sentences,
             max_tokens=stages.setup.base.max_tokens,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,7 +16,7 @@ from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import score_heads
-from prune_lab.pruning.rescale import Rescaled, rescale_heads
+from prune_lab.pruning.rescale import Factors, Rescaled, rescale_heads
 from prune_lab.results.files import write_atomically
 from prune_lab.results.score_files import scores_content
 
@@ -57,6 +58,7 @@ def score_on_text(
 
 def rescale_on_text(
     model: Transformer,
+    before: Factors,
     unpruned: Transformer,
     text: Callable[[], EncodedCorpus],
     *,
@@ -69,6 +71,7 @@ def rescale_on_text(
 
     Args:
         model: the pruned model.
+        before: the factors that are in its weights already.
         unpruned: what its sites are brought close to.
         text: gives the training text.
         num_sentences: how many of its sentences count; None for all.
@@ -78,9 +81,9 @@ def rescale_on_text(
     """
     start = time.monotonic()
     batches = _batches(text(), num_sentences, max_tokens, seed)
-    found = rescale_heads(model.copy().to(device), unpruned.copy().to(device), batches)
-    print(f"rescaled {len(found.factors)} sites in {time.monotonic() - start:.1f} s", flush=True)
-    return Rescaled(model=found.model.to(model.output_weight.device), factors=found.factors)
+    found = rescale_heads(model.copy().to(device), unpruned.copy().to(device), batches, before)
+    print(f"rescaled {len(found.sites)} sites in {time.monotonic() - start:.1f} s", flush=True)
+    return replace(found, model=found.model.to(model.output_weight.device))
 
 
 def _batches(data: EncodedCorpus, num_sentences: int | None, max_tokens: int, seed: int) -> list[Batch]:

@@ -14,7 +14,7 @@ from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.gate_evaluation import check_counting, counting, settled
-from prune_lab.pruning.rescale import Rescaled
+from prune_lab.pruning.rescale import Factors, Rescaled
 from prune_lab.pruning.schedule import Choose, Gradual, PrunedPoint, prune_to
 from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
@@ -133,7 +133,9 @@ class _Pruner:
         num_heads = sum(map(len, model.heads().values()))
         return score_on_text(
             model,
-            settings.criterion,
+            settings.criterion.with_scoring(
+                tokenize=settings.splits.score_tokenize, lowercase=settings.splits.lowercase
+            ),
             self._train,
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
@@ -143,11 +145,12 @@ class _Pruner:
             label=settings.criterion.name,
         )
 
-    def rescale(self, model: Transformer) -> Rescaled:
+    def rescale(self, model: Transformer, before: Factors) -> Rescaled:
         """Bring the sites of a cut model closest to those of the model that is pruned."""
         settings = self._settings
         return rescale_on_text(
             model,
+            before,
             self._model,
             self._train,
             num_sentences=settings.scoring_sentences,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 NAME = "distillation"
+# Logits over a smaller temperature overflow, and what a larger one leaves of their differences is lost in float32.
+_COLDEST, _HOTTEST = 0.001, 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Distillation:
         temperature: of the softmax of both models.
 
     Raises:
-        ValueError: a weight outside of 0 to 1, or a temperature that is not above 0.
+        ValueError: a weight outside of 0 to 1, or a temperature outside of 0.001 to 1000.
     """
 
     weight: float
@@ -29,8 +30,9 @@ class Distillation:
     def __post_init__(self) -> None:
         if not _is_number(self.weight) or not 0 <= self.weight <= 1:
             raise ValueError(f"{NAME}.weight: {self.weight!r}; allowed are numbers from 0 to 1")
-        if not _is_number(self.temperature) or not 0 < self.temperature < math.inf:
-            raise ValueError(f"{NAME}.temperature: {self.temperature!r}; allowed are numbers above 0")
+        if not _is_number(self.temperature) or not _COLDEST <= self.temperature <= _HOTTEST:
+            allowed = f"numbers from {_COLDEST} to {_HOTTEST}"
+            raise ValueError(f"{NAME}.temperature: {self.temperature!r}; allowed are {allowed}")
 
     @classmethod
     def from_config(cls, values: Any, where: str) -> Distillation | None:
@@ -61,8 +63,7 @@ class Distillation:
 
     def facts(self) -> dict[str, float]:
         """For the settings of a record, under keys that say by themselves what they are."""
-        weight, temperature = asdict(self).values()
-        return {NAME: weight, f"{NAME}_temperature": temperature}
+        return {NAME: self.weight, f"{NAME}_temperature": self.temperature}
 
 
 def _is_number(value: Any) -> bool:

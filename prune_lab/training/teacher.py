@@ -66,7 +66,8 @@ def build_teacher(
         compile_options: see `Teacher`.
 
     Raises:
-        ValueError: one of teacher and settings without the other, or a teacher of other ids than the student's.
+        ValueError: one of teacher and settings without the other, a teacher that is no model, or one of other ids than
+            the student's.
     """
     if teacher is None and settings is None:
         return None
@@ -78,6 +79,8 @@ def build_teacher(
     if settings is None:
         raise ValueError("teacher: given, but training.distillation.weight is not; allowed are numbers from 0 to 1")
     teacher = getattr(teacher, "_orig_mod", teacher)
+    if not isinstance(teacher, Transformer):
+        raise ValueError(f"teacher: a {type(teacher).__name__}; allowed is a Transformer of prune_lab")
     _check_ids(teacher, student)
     return Teacher(teacher, settings, compile_options) if settings.weight else None
 

@@ -43,6 +43,30 @@ def test_int8_is_symmetric_rounding_by_row_and_output(layer: tuple[torch.Tensor,
     assert 1e-4 < (expected - exact).abs().max() < 0.1
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("size", [1.0, 1e-6])
+def test_int8_sums_are_scaled_before_they_are_rounded_to_the_type(dtype: torch.dtype, size: float) -> None:
+    """Of 512 products up to 127 * 127 each, most sums are beyond float16; scales of small rows are below it."""
+    generator = torch.Generator().manual_seed(4)
+    inputs = (size * torch.rand(4, 512, generator=generator)).to(dtype)
+    weight, bias = (torch.rand(shape, generator=generator).to(dtype) for shape in ((9, 512), (9,)))
+    with reduced_products("int8", CPU):
+        found = linear(inputs, weight, bias)
+    assert found.dtype == dtype
+    exact = inputs.double() @ weight.double().T + bias.double()
+    torch.testing.assert_close(found.double(), exact, rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "int8"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_stays_so(layer: tuple[torch.Tensor, ...], kind: str, value: float) -> None:
+    inputs, weight, bias = layer
+    inputs[0, 1, 3] = value
+    with reduced_products(kind, CPU):
+        found = linear(inputs, weight.abs() + 1, bias)
+    assert not found[0, 1].isfinite().any() and found[0, 0].isfinite().all()
+
+
 def test_bfloat16_rounds_the_factors_alone(layer: tuple[torch.Tensor, ...]) -> None:
     inputs, weight, bias = layer
     with reduced_products("bfloat16", CPU):

@@ -424,6 +424,14 @@ def test_a_gated_input_is_no_unpruned_model_to_be_faster_than(
     assert "ratio" in Record.load("other/4-heads").speed
 
 
+def test_bleu_of_a_criterion_is_scored_as_the_data_say(prune: Run, base: Path, folder: Path) -> None:
+    words = ["criterion=ablation", "criterion.measure=bleu", "budgets=[4]", "scoring_sentences=3"]
+    places, _ = prune(f"export={base}", *words, "data.score_tokenize=char", "data.lowercase=true")
+    criterion = Record.load(places[4]).settings["criterion"]
+    assert (criterion["tokenize"], criterion["lowercase"]) == ("char", True)
+    assert "tok:char" in criterion["signature"] and "case:lc" in criterion["signature"]
+
+
 def test_factors_come_before_recovery_and_need_no_gates(
     prune: Run, run: Run, tiny_text: list[str], base: Path, gated: Path, folder: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """Hard concrete gates against their closed forms, samples and the figures of the papers."""
 
 import copy
+import itertools
 import math
 import pickle
 
@@ -70,6 +71,16 @@ def test_the_keep_rule_says_which_end_is_more_probable(log_a, beta):
         ({"zeta": 0.9}, "gates.zeta: 0.9; allowed are numbers above 1"),
         ({"temperature": 0.0}, "gates.temperature: 0.0; allowed are numbers above 0"),
         ({"eps": 0.5}, "gates.eps: 0.5; allowed are numbers between 0 and 0.5"),
+        ({"temperature": "x"}, "gates.temperature: 'x'; allowed are numbers above 0"),
+        ({"temperature": True}, "gates.temperature: True; allowed are numbers above 0"),
+        ({"temperature": 1e-300}, "gates.temperature: 1e-300; allowed are numbers above 0, of a size from 1e-30 to 1e"),
+        ({"gamma": -1e300}, "gates.gamma: -1e.300; allowed are numbers below 0, or no gate could close, of a size"),
+        ({"zeta": math.nan}, "gates.zeta: nan; allowed are numbers above 1"),
+        ({"eps": 1e-60}, "gates.eps: 1e-60; allowed are numbers between 0 and 0.5, of a size from 1e-30 to 1e"),
+        ({"init": 1e300}, "gates.init: 1e.300; allowed are finite numbers, of a size from 1e-30 to 1e.30"),
+        ({"init": 10**400}, "gates.init: 10"),
+        ({"init": -math.inf}, "gates.init: -inf; allowed are finite numbers"),
+        ({"init": None}, "gates.init: None; allowed are finite numbers"),
         ({"evaluation": "mean"}, "gates.evaluation: 'mean'; allowed are round, fraction"),
     ],
     ids=str,
@@ -77,6 +88,16 @@ def test_the_keep_rule_says_which_end_is_more_probable(log_a, beta):
 def test_b1_limits_that_cannot_work_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         HardConcreteGate(num_heads=2, **settings)
+
+
+def test_b1_the_farthest_limits_give_no_nan():
+    far = {"temperature": (1e-30, 1e30), "gamma": (-1e-30, -1e30), "zeta": (1.0000001, 1e30), "init": (-1e30, 0, 1e30)}
+    for values in itertools.product(*far.values()):
+        gate = HardConcreteGate(num_heads=2, **dict(zip(far, values, strict=True)), eps=1e-30, evaluation="fraction")
+        drawn = gate.train()()
+        for found in (drawn, gate.value(), gate.p_open()):
+            assert not found.isnan().any() and (found >= 0).all() and (found <= 1).all()
+        assert not torch.autograd.grad(drawn.sum(), gate.log_a)[0].isnan().any()
 
 
 def test_the_defaults_are_the_papers():

@@ -158,10 +158,14 @@ def test_p_open_is_near_the_choice_where_scores_are_apart() -> None:
         ({"keep": 1.5}, "gates.keep: 1.5; allowed are whole numbers from 0"),
         ({"keep": 2, "variant": "hard"}, "gates.variant: 'hard'; allowed are gumbel, straight_through"),
         ({"keep": 2, "end_temperature": 0}, "gates.end_temperature: 0; allowed are numbers above 0"),
-        ({"keep": 2, "start_temperature": math.inf}, "gates.end_temperature: 1e-08; allowed are numbers above 0"),
+        ({"keep": 2, "start_temperature": math.inf}, "gates.start_temperature: inf; allowed are numbers above 0"),
         ({"keep": 2, "anneal_updates": -1}, "gates.anneal_updates: -1; allowed are whole numbers from 0"),
         ({"keep": 2, "init_std": -1}, "gates.init_std: -1; allowed are numbers from 0"),
-        ({}, "gates.options of subset: [] not all known"),
+        ({"keep": 2, "start_temperature": 1e-9}, "gates.end_temperature: 1e-08; allowed are numbers above 0, up to"),
+        ({"keep": 2, "init_std": "a"}, "gates.init_std: 'a'; allowed are numbers from 0"),
+        ({"keep": 2, "init_std": 1e300}, "gates.init_std: 1e+300; allowed are numbers from 0, of a size from"),
+        ({"keep": 2, "scale": 1}, "gates.options.scale: unknown for subset; allowed are keep, variant, start_tem"),
+        ({}, "gates.options.keep: not set; subset gates need it"),
     ],
 )
 def test_wrong_options(options: dict, message: str) -> None:

@@ -4,6 +4,7 @@ Shapes: B batch, S source length, T target length, D model width, H heads.
 """
 
 import copy
+import math
 import pickle
 from unittest import mock
 
@@ -296,7 +297,14 @@ def test_gates_can_be_put_on_kinds_replaced_and_taken_off(small_model, batch):
         ({"kinds": ["encoder.cross"]}, r"gates.kinds: \['encoder.cross'\]; allowed are encoder.self, decoder.self"),
         ({"kinds": []}, r"gates.kinds: \[\]; allowed are encoder.self"),
         ({"options": {"temperature": -1}}, "gates.temperature: -1; allowed are numbers above 0"),
-        ({"options": {"beta": 1}}, r"gates.options of hard_concrete: \['beta'\] not all known"),
+        ({"options": {"beta": 1}}, "gates.options.beta: unknown for hard_concrete; allowed are temperature, gamma"),
+        ({"options": {5: 1}}, "gates.options.5: unknown for hard_concrete; allowed are temperature, gamma"),
+        ({"options": 5}, "gates.options: 5; allowed is a mapping"),
+        ({"kinds": 5}, "gates.kinds: 5; allowed are lists of encoder.self, decoder.self"),
+        ({"name": "fixed", "options": {"value": math.nan}}, "gates.value: nan; allowed are finite numbers"),
+        ({"name": "fixed", "options": {"value": -math.inf}}, "gates.value: -inf; allowed are finite numbers"),
+        ({"name": "fixed", "options": {"value": "abc"}}, "gates.value: 'abc'; allowed are finite numbers"),
+        ({"name": "subset"}, "gates.options.keep: not set; subset gates need it"),
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ from criterion_models import examples, sentence_losses, small_model
 
 from prune_lab.data.batching import collate
 from prune_lab.heads import HeadMask
+from prune_lab.pruning.criteria.ablation import Ablation
 from prune_lab.pruning.criteria.registry import score_heads
 from prune_lab.pruning.surgery import mask_heads
 
@@ -51,11 +52,43 @@ def test_bleu_is_that_of_a_masked_copy():
     assert any(score for heads in scores.values.values() for score in heads.values())
 
 
+def test_bleu_is_scored_as_the_options_say():
+    model = small_model()
+    batch = collate(examples((4, 6, 9)))
+    lines = [" ".join(map(str, ids)) for ids in model.generate(batch.source_ids, beam_size=1)]
+    references = [" ".join(str(i) for i in ids if i > 2) for ids in batch.target_ids.tolist()]
+    criterion = Ablation(measure="bleu", tokenize="char", lowercase=True)
+    settings = score_heads(model, [batch], criterion).settings
+    expected = sacrebleu.corpus_bleu(lines, [references], tokenize="char", lowercase=True).score
+    assert settings["bleu"] == pytest.approx(expected) and expected > 0
+    assert (settings["tokenize"], settings["lowercase"]) == ("char", True)
+    assert "case:lc" in settings["signature"] and "tok:char" in settings["signature"]
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, ("intl", True)),
+        ({"tokenize": "char"}, ("char", True)),
+        ({"lowercase": False}, ("intl", False)),
+        ({"tokenize": "none", "lowercase": False}, ("none", False)),
+    ],
+)
+def test_the_scoring_of_the_data_fills_in_what_was_not_set(own, expected):
+    criterion = Ablation(measure="bleu", beam_size=3, **own)
+    filled = criterion.with_scoring(tokenize="intl", lowercase=True)
+    assert (filled.tokenize, filled.lowercase) == expected
+    assert (filled.measure, filled.beam_size) == ("bleu", 3)
+    assert (criterion.tokenize, criterion.lowercase) == (own.get("tokenize"), own.get("lowercase"))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"measure": "chrf"}, "criterion.measure: 'chrf'; allowed are loss, bleu"),
         ({"beam_size": 0}, "criterion.beam_size: 0; allowed are whole numbers from 1"),
+        ({"tokenize": "words"}, "criterion.tokenize='words' is no BLEU tokenizer; allowed are 13a, char,"),
+        ({"lowercase": "yes"}, "criterion.lowercase: 'yes'; allowed are true and false"),
         ({}, "batches: no sentences; ablation is measured on at least one"),
         ({"measure": "bleu"}, "batches: no sentences; ablation is measured on at least one"),
     ],
@@ -63,4 +96,4 @@ def test_bleu_is_that_of_a_masked_copy():
 def test_wrong_settings(options, message):
     with pytest.raises(ValueError) as caught:
         score_heads(small_model(), [], "ablation", **options)
-    assert str(caught.value) == message
+    assert str(caught.value).startswith(message)

@@ -332,12 +332,12 @@ GOOD = batch_of([[5, 6, 2]], [[1, 7, 2]])
         (None, "batches: a NoneType; allowed is a list of batches: [batch]"),
         (torch.zeros(2, 3), "batches: item 1 is a Tensor; allowed is a Batch"),
         ([GOOD, (GOOD.source_ids, GOOD.target_ids)], "batches: item 2 is a tuple; allowed is a Batch"),
-        ([batch_of([[5, 2], [5, 2]], [[1, 2], [1, 0]])], "batches: row 1 of target_ids of item 1 holds no token"),
-        ([batch_of([[5, 2]], [[1]])], "batches: row 0 of target_ids of item 1 holds no token"),
-        ([GOOD, batch_of([[0, 0]], [[1, 2]])], "batches: row 0 of source_ids of item 2 holds no token"),
-        ([batch_of([[50, 2]], [[1, 2]])], "batches: id 50 in source_ids of item 1; allowed are 0 to 49"),
-        ([batch_of([[5, 2]], [[1, 60, 2]])], "batches: id 60 in target_ids of item 1; allowed are 0 to 59"),
-        ([batch_of([[5, -1, 2]], [[1, 2]])], "batches: id -1 in source_ids of item 1; allowed are 0 to 49"),
+        ([batch_of([[5, 2], [5, 2]], [[1, 2], [1, 0]])], "batches: item 1: target_ids: row 1 holds no token"),
+        ([batch_of([[5, 2]], [[1]])], "batches: item 1: target_ids: row 0 holds no token"),
+        ([GOOD, batch_of([[0, 0]], [[1, 2]])], "batches: item 2: source_ids: row 0 holds no token"),
+        ([batch_of([[50, 2]], [[1, 2]])], "batches: item 1: source_ids: id 50; allowed are 0 to 49"),
+        ([batch_of([[5, 2]], [[1, 60, 2]])], "batches: item 1: target_ids: id 60; allowed are 0 to 59"),
+        ([batch_of([[5, -1, 2]], [[1, 2]])], "batches: item 1: source_ids: id -1; allowed are 0 to 49"),
     ],
 )
 def test_what_is_no_text_to_measure_on_is_told_in_one_line(batches, message):

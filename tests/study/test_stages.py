@@ -219,6 +219,31 @@ def test_fisher_with_rearrangement_and_factors(stages_of: Callable[..., Stages])
     assert any(abs(factor - 1) > 1e-3 for factors in record.settings["factors"].values() for factor in factors.values())
 
 
+def test_factors_of_all_iterative_cuts_are_told(stages_of: Callable[..., Stages]) -> None:
+    """Also of those before the point that a point goes on from."""
+    method = {"criterion": "magnitude", "schedule": "iterative", "step_share": 0.17, "rescale": True}
+    stages = stages_of({"steps": method}, scoring_sentences=10, budgets=[4, 2])
+    base, moved = stages.base_model().attention_sites(), 0
+    for record in (point_of(stages, index) for index in range(2)):
+        assert record.settings["recovery_updates"] == 0
+        for site, block in model_of(record).attention_sites().items():
+            factors = record.settings["factors"].get(site, {})
+            for number, weight in zip(block.numbers, block.attention.head_matrices()[1], strict=True):
+                factor = factors.get(str(number), 1.0)
+                torch.testing.assert_close(weight, factor * base[site].attention.head_matrices()[1][number])
+                moved += abs(factor - 1) > 1e-3
+    assert moved
+
+
+def test_bleu_of_a_criterion_is_scored_as_the_data_say(stages_of: Callable[..., Stages]) -> None:
+    method = {"criterion": "ablation", "options": {"measure": "bleu"}}
+    own = {**method, "options": {"measure": "bleu", "tokenize": "char", "lowercase": True}}
+    stages = stages_of({"bleu": method, "own": own}, scoring_sentences=3, budgets=[4])
+    found = [point_of(stages, index).settings["criterion"] for index in range(2)]
+    assert [(each["tokenize"], each["lowercase"]) for each in found] == [("none", False), ("char", True)]
+    assert all(f"tok:{each['tokenize']}" in each["signature"] for each in found)
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_exact_gates_keep_what_each_budget_says(stages_of: Callable[..., Stages], alone: bool) -> None:
     gates = {"name": "subset", "learning_rate": 0.2, "alone": alone, "options": {"variant": "gumbel"}}

@@ -29,20 +29,47 @@ class Ablation(Criterion):
         measure: `loss`: negative log-likelihood per target token, without label smoothing. `bleu`: sacreBLEU of what
             the model translates, with its tokenizer's text where it has one, else of the ids.
         beam_size: of that translation; 1 is greedy search.
+        tokenize: BLEU tokenizer of sacrebleu; when None that of the data where a command or a study says it, else
+            `13a` for text and `none` for ids.
+        lowercase: compare without case; as the data say when None, else False.
 
     Raises:
-        ValueError: an unknown `measure`, or a `beam_size` that is no whole number from 1.
+        ValueError: an unknown `measure` or `tokenize`, a `beam_size` that is no whole number from 1, or a `lowercase`
+            that is neither true nor false.
     """
 
     name: ClassVar[str] = "ablation"
 
-    def __init__(self, *, measure: str = "loss", beam_size: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        measure: str = "loss",
+        beam_size: int = 1,
+        tokenize: str | None = None,
+        lowercase: bool | None = None,
+    ) -> None:
         if measure not in MEASURES:
             raise ValueError(f"criterion.measure: {measure!r}; allowed are {', '.join(MEASURES)}")
         if isinstance(beam_size, bool) or not isinstance(beam_size, int) or beam_size < 1:
             raise ValueError(f"criterion.beam_size: {beam_size!r}; allowed are whole numbers from 1")
-        self.measure = measure
-        self.beam_size = beam_size
+        if tokenize is not None:
+            from prune_lab.evaluation.scoring import bleu_metric
+
+            try:
+                bleu_metric(tokenize=tokenize)
+            except ValueError as error:
+                raise ValueError(f"criterion.{error}") from error
+        if lowercase is not None and not isinstance(lowercase, bool):
+            raise ValueError(f"criterion.lowercase: {lowercase!r}; allowed are true and false")
+        self.measure, self.beam_size, self.tokenize, self.lowercase = measure, beam_size, tokenize, lowercase
+
+    def with_scoring(self, *, tokenize: str, lowercase: bool) -> Ablation:
+        """See `Criterion.with_scoring`."""
+        scoring = {
+            "tokenize": tokenize if self.tokenize is None else self.tokenize,
+            "lowercase": lowercase if self.lowercase is None else self.lowercase,
+        }
+        return Ablation(measure=self.measure, beam_size=self.beam_size, **scoring)  # type: ignore[arg-type]
 
     def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:
         """See `Criterion.__call__`; the text is read once, and for BLEU it stays in memory.
@@ -79,14 +106,16 @@ class Ablation(Criterion):
         self, model: Transformer, batches: Iterable[Batch], heads: list[tuple[str, int]]
     ) -> tuple[list[float], dict[str, Any]]:
         """What each head's absence takes from BLEU."""
-        from sacrebleu.metrics.bleu import BLEU
+        from prune_lab.evaluation.scoring import bleu_metric
 
         device = model.output_weight.device
         stored = [batch.to(device) for batch in batches]
         references = [line for batch in stored for line in _lines(model, _gold(model, batch))]
         _check_some(len(references))
         options = DecodingOptions(beam_size=self.beam_size)
-        metric = BLEU(tokenize="none" if model.tokenizer is None else "13a", force=True)
+        tokenize = self.tokenize or ("none" if model.tokenizer is None else "13a")
+        lowercase = bool(self.lowercase)
+        metric = bleu_metric(tokenize=tokenize, lowercase=lowercase)
 
         def bleu(of: Transformer) -> float:
             lines = [line for batch in stored for line in _lines(of, of.search(batch.source_ids, options).ids)]
@@ -94,8 +123,9 @@ class Ablation(Criterion):
 
         whole = bleu(model)
         without = [bleu(mask_heads(model, HeadMask.removing({site: [head]}, model))) for site, head in heads]
-        text = {"num_sentences": len(references), "beam_size": self.beam_size, "bleu": whole}
-        return [whole - other for other in without], {**text, "signature": str(metric.get_signature())}
+        search = {"num_sentences": len(references), "beam_size": self.beam_size}
+        scoring = {"tokenize": tokenize, "lowercase": lowercase, "signature": str(metric.get_signature())}
+        return [whole - other for other in without], {**search, **scoring, "bleu": whole}
 
 
 def _added_losses(model: Transformer, batch: Batch, heads: list[tuple[str, int]]) -> torch.Tensor:

@@ -48,6 +48,15 @@ class Criterion(ABC):
             scores of all live heads at all sites, with the options and the size of the text in their settings.
         """
 
+    def with_scoring(self, *, tokenize: str, lowercase: bool) -> Criterion:
+        """The criterion with the scoring of its data, wherever it was not told another: for those that measure BLEU.
+
+        Args:
+            tokenize: the tokenizer of sacrebleu.
+            lowercase: whether case counts for nothing.
+        """
+        return self
+
 
 @contextmanager
 def evaluating(model: Transformer) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.fitting import check_model
 from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.batches import check_is_list, checked
 from prune_lab.pruning.criteria.contract import Criterion
 
 
@@ -64,8 +65,7 @@ def score_heads(
             criterion that is built already, or no text to measure on.
     """
     check_model(model)
-    if isinstance(batches, Batch) or not isinstance(batches, Iterable):
-        raise ValueError(f"batches: a {type(batches).__name__}; allowed is a list of batches: [batch]")
+    check_is_list(batches)
     if isinstance(criterion, Criterion):
         if options:
             option = next(iter(options))
@@ -73,32 +73,7 @@ def score_heads(
     else:
         criterion = build_criterion(criterion, **options)
     if criterion.needs_batches:
-        checked = _checked(batches, model)
+        looked_at = checked(batches, model)
         # What can be read several times stays so.
-        batches = list(checked) if isinstance(batches, list | tuple) else checked
+        batches = list(looked_at) if isinstance(batches, list | tuple) else looked_at
     return criterion(model, batches)
-
-
-def _checked(batches: Iterable[Batch], model: Transformer) -> Iterator[Batch]:
-    """The batches, each looked at as it comes."""
-    sizes = {"source_ids": model.config.source_vocab_size, "target_ids": model.config.target_vocab_size}
-    for number, batch in enumerate(batches, start=1):
-        if not isinstance(batch, Batch):
-            raise ValueError(f"batches: item {number} is a {type(batch).__name__}; allowed is a Batch")
-        if not batch.num_sentences:
-            continue
-        for name, size in sizes.items():
-            ids = getattr(batch, name)
-            low, high = (int(bound) for bound in ids.aminmax()) if ids.numel() else (0, 0)
-            if low < 0 or high >= size:
-                wrong = low if low < 0 else high
-                raise ValueError(f"batches: id {wrong} in {name} of item {number}; allowed are 0 to {size - 1}")
-        for name, first in (("source_ids", 0), ("target_ids", 1)):  # a begin mark is no token to predict
-            is_empty = ~(getattr(batch, name)[:, first:] != model.config.pad_id).any(1)
-            if bool(is_empty.any()):
-                row = int(is_empty.nonzero()[0])
-                raise ValueError(
-                    f"batches: row {row} of {name} of item {number} holds no token; allowed are rows that end with "
-                    "an end mark"
-                )
-        yield batch

@@ -191,16 +191,18 @@ class Validation(pl.Callback):
         return self._patience is not None and self.num_worse >= self._patience
 
     def _measure(self, module: TranslationModule) -> tuple[dict[str, float], list[str]]:
-        """Figures and hypotheses; none when a signal came first."""
+        """Figures and hypotheses; none when a signal came first, and no translations where the loss is no number."""
         model, average = module.model, module.average
         if average is not None:
             average.swap()
         model.eval()
         try:
+            nll = self._nll(module)
+            if not math.isfinite(nll):  # nor could anything be translated
+                return {"nll": nll}, []
             hypotheses = self._translated(module)
             if hypotheses is None:
                 return {}, []
-            nll = self._nll(module)
             num_open = sum(len(heads) for heads in model.open_heads().values())
         finally:
             model.train()
