@@ -64,7 +64,7 @@ def test_a_benchmark_makes_the_updates_of_training(task, tmp_path, parts):
 
 
 def test_parts_in_force_are_those_of_fit(task, train, settings, tmp_path):
-    """Several threads cannot draw masks of attention weights in a fixed order; compiled passes and GPUs take a whole."""
+    """Threads cannot draw masks of attention weights in a fixed order; compiled passes and GPUs take a batch whole."""
     batches = [task.data.train.batch(range(4))]
     model = task.model(attention_dropout=0.1)
     update = TrainingPass(model, batches, settings(parts=3))
