@@ -19,7 +19,10 @@ _FREE = {
     "train": ("trainer.max_steps", "trainer.max_time", "scheduler.total_updates", "training.patience"),
     "prune": ("budgets", "shares"),
     "evaluate": ("method", "seed", "label"),
+    "benchmark": (),
 }
+# What commands leave besides records.
+_RESULTS = ("last.ckpt", "export", "benchmark.json")
 # Where heads are scored again after each cut, the way to a budget leads over the others: none can be added.
 _STEP_BY_STEP = ".Iterative"
 
@@ -69,7 +72,7 @@ def read_configuration(path: Path) -> dict[str, Any]:
 
 
 def _has_results(directory: Path) -> bool:
-    if (directory / "last.ckpt").exists() or (directory / "export").exists():
+    if any((directory / name).exists() for name in _RESULTS):
         return True
     for path in (directory / FILE_NAME, *directory.glob(f"*/{FILE_NAME}")):
         with suppress(FileNotFoundError, ValueError):

@@ -50,6 +50,7 @@ def command(
     *,
     check: Callable[[dict[str, Any]], None] | None = None,
     writes_directory: bool = True,
+    goes_on: bool = True,
 ) -> Command:
     """A console script.
 
@@ -58,8 +59,9 @@ def command(
         run: takes the configuration and the directory of the run; the configuration alone without a directory.
         check: looks at files and settings before a directory is made; raises ValueError or FileNotFoundError.
         writes_directory: whether the command has a run directory (see `run_directory`).
+        goes_on: whether the same command, after it was stopped, takes up what it has done.
     """
-    return Command(name, run, check, writes_directory)
+    return Command(name, run, check, writes_directory, goes_on)
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Command:
     run: Callable[..., None]
     check: Callable[[dict[str, Any]], None] | None
     writes_directory: bool
+    goes_on: bool = True
     _failures: list[tuple[str, Exception]] = field(default_factory=list)
     _process: int = 0
 
@@ -97,7 +100,8 @@ class Command:
                 self._failures = [("", error)]
         except KeyboardInterrupt as error:
             if not str(error):
-                rest = "; the same command goes on with what is not done yet" if self.writes_directory else ""
+                how = "goes on with what is not done yet" if self.goes_on else "begins again"
+                rest = f"; the same command {how}" if self.writes_directory else ""
                 print(f"prune-lab-{self.name}: stopped{rest}", file=sys.stderr)
             sys.exit(error.exit_status if isinstance(error, Stopped) else 130)
         finally:

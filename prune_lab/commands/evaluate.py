@@ -116,8 +116,11 @@ def read_unpruned(source: str, model: Transformer, known: Record | None) -> Tran
     """The model that another one was pruned from, as far as that can be told.
 
     Raises:
-        ValueError: heads are gone or gated, it has another tokenizer, or the record says another base.
+        ValueError: heads are gone or gated, it has another tokenizer or type of numbers, or the record says another
+            base.
     """
+    from prune_lab.evaluation.environment import number_type
+
     allowed = "allowed is the model that this one was pruned from"
     unpruned, found = origin.load(source, "unpruned")
     if unpruned.gates() or not origin.is_whole(unpruned):
@@ -125,6 +128,9 @@ def read_unpruned(source: str, model: Transformer, known: Record | None) -> Tran
     assert unpruned.tokenizer is not None and model.tokenizer is not None
     if unpruned.tokenizer.hash != model.tokenizer.hash:
         raise ValueError(f"unpruned={source}: has another tokenizer; {allowed}")
+    own, other = number_type(model), number_type(unpruned)
+    if own != other:
+        raise ValueError(f"unpruned={source}: its weights are {other}, those of this model {own}; allowed is one type")
     # The base itself, or the base trained on, which studies compare their points with.
     path = Path(model_source(source, "unpruned"))
     record = Record.of_export(path) if path.is_dir() else None
@@ -134,4 +140,4 @@ def read_unpruned(source: str, model: Transformer, known: Record | None) -> Tran
     return unpruned
 
 
-main = command("evaluate", run, check=check)
+main = command("evaluate", run, check=check, goes_on=False)

@@ -53,4 +53,4 @@ def run_directories(config: dict[str, Any]) -> list[Path]:
     return [Path(path) for path in listed]
 
 
-main = command("report", run, check=check)
+main = command("report", run, check=check, goes_on=False)

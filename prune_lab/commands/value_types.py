@@ -67,6 +67,7 @@ _KINDS = {
     "init_from": _PATH,
     "input": _PATH,
     "label": _TEXT,
+    "measure": (lambda value: isinstance(value, list | str), "lists of what to measure"),
     "method": _TEXT,
     "output": _PATH,
     "scheduler.total_updates": _WHOLE,

@@ -85,7 +85,7 @@ def search_batches(model: Transformer, batches: Sequence[Tensor], options: Decod
 
 
 def searched_at_once(model: Transformer, num_batches: int) -> int:
-    """How many of so many batches are searched at the same time if they are small."""
+    """How many of so many batches are searched at the same time if there is room for all of them."""
     on_cpu = model.output_weight.device.type == "cpu"
     return max(1, min(torch.get_num_threads(), num_batches)) if on_cpu else 1
 

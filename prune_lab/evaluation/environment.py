@@ -6,10 +6,14 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from prune_lab.version import __version__
+
+if TYPE_CHECKING:
+    from prune_lab.model.transformer import Transformer
 
 _PACKAGES = ("torch", "pytorch-lightning", "sacrebleu", "tokenizers", "datasets", "hydra-core")
 
@@ -37,6 +41,11 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return processor() if device.type == "cpu" else device.type
+
+
+def number_type(model: Transformer) -> str:
+    """The type of a model's weights, `float32`; that of its gates may be another one."""
+    return str(model.output_weight.dtype).removeprefix("torch.")
 
 
 def processor() -> str:

@@ -65,8 +65,14 @@ def _backward(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: An
     return sdpa_backward_flop_count(gradient, query, key, value)
 
 
-# The counter of torch 2.13 does not know the fused attention of the CPU. Mappings are given the shapes.
+def _whole_numbers(rows: Any, matrix: Any, *_: Any, **__: Any) -> int:
+    return 2 * rows[0] * rows[1] * matrix[1]
+
+
+# The counter of torch 2.13 does not know the fused attention of the CPU, nor products of 8-bit whole numbers. Mappings
+# are given the shapes.
 _OWN = {
+    torch.ops.aten._int_mm: _whole_numbers,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _forward,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _backward,
 }

@@ -8,6 +8,14 @@ import torch
 from torch import Tensor, nn
 
 
+def check_decay(decay: float) -> None:
+    """ValueError unless an average can have this decay."""
+    if not 0 < decay < 1:
+        raise ValueError(
+            f"training.average_decay: {decay}; allowed are numbers above 0 and below 1, or null for no averaging"
+        )
+
+
 class WeightAverage:
     """average <- d * average + (1 - d) * weights after each update, with d = min(decay, (1 + n) / (10 + n)).
 
@@ -27,10 +35,7 @@ class WeightAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float, *, leave_out: Iterable[nn.Parameter] = ()) -> None:
-        if not 0 < decay < 1:
-            raise ValueError(
-                f"training.average_decay: {decay}; allowed are numbers above 0 and below 1, or null for no averaging"
-            )
+        check_decay(decay)
         self.decay = decay
         self.num_updates = 0
         left_out = {id(parameter) for parameter in leave_out}

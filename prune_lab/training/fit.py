@@ -25,6 +25,7 @@ from prune_lab.training.callbacks.validation import Validation, diverged
 from prune_lab.training.checkpoint import BEST, LAST, averaged_weights
 from prune_lab.training.lengths import check_lengths
 from prune_lab.training.module import TranslationModule
+from prune_lab.training.parts import parts_in_force
 from prune_lab.training.resuming import checkpoint_to_go_on_from, own_checkpoint, validation_state
 from prune_lab.training.settings import FitSettings, Seeds, TrainingData
 from prune_lab.training.stopping import Interrupted, Stopped, StopSignals
@@ -136,7 +137,9 @@ def fit(
         loggers=[MetricsFile(directory, resume_update), *loggers],
         directory=directory,
     )
-    parts = _parts(settings, model, trainer)
+    parts = parts_in_force(
+        model, settings.parts, device=trainer.strategy.root_device, compile_options=settings.compile_options
+    )
     module = TranslationModule(
         model,
         optimizer=settings.optimizer,
@@ -196,12 +199,6 @@ def _run(
     if trainer.is_global_zero:
         print(message, flush=True)
     raise Stopped(signals.received, message)
-
-
-def _parts(settings: FitSettings, model: Transformer, trainer: pl.Trainer) -> int:
-    """How many threads share a batch where `settings.parts` were asked for."""
-    ordered = model.config.attention_dropout == 0 and settings.compile_options is None
-    return settings.parts if ordered and trainer.strategy.root_device.type == "cpu" else 1
 
 
 def _stages(

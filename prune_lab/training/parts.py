@@ -6,7 +6,7 @@ thread for each part of the batch, with forward and backward pass of its own, wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +21,18 @@ from prune_lab.threads import sharing_threads
 from prune_lab.training.parameters import gate_parameters
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor]]
+
+
+def parts_in_force(
+    model: Transformer, parts: int, *, device: torch.device, compile_options: Mapping[str, Any] | None
+) -> int:
+    """How many threads share a batch where `parts` were asked for.
+
+    One elsewhere than on the CPU, in compiled passes, and where attention weights are dropped: those masks cannot be
+    drawn by several threads in a fixed order.
+    """
+    in_order = model.config.attention_dropout == 0 and compile_options is None
+    return parts if in_order and device.type == "cpu" else 1
 
 
 def split_batch(batch: Batch, num_parts: int) -> list[Batch]:

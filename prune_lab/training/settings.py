@@ -13,6 +13,7 @@ from prune_lab.attention.products import PRODUCTS
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.corpus import Corpus
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.training.averaging import check_decay
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.distillation import Distillation
 
@@ -113,7 +114,7 @@ class FitSettings:
     compile_options: Mapping[str, Any] | None = None
 
     def check(self) -> None:
-        """Refuse what no part of the training checks for itself.
+        """Refuse what no part of the training checks for itself, or checks only once models are there.
 
         Raises:
             ValueError: names the key, the value and what is allowed.
@@ -132,6 +133,8 @@ class FitSettings:
             )
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ValueError(f"training.dropout: {self.dropout}; allowed are numbers from 0 and below 1, or null")
+        if self.average_decay is not None:
+            check_decay(self.average_decay)
         if not 0 <= self.clip_norm < math.inf:
             raise ValueError(f"training.clip_norm: {self.clip_norm}; allowed are numbers from 0 (no clipping)")
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from prune_lab.allocator import keep_freed_memory
-from prune_lab.attention.products import products_here, products_in
+from prune_lab.attention.products import product_type, products_here, products_in
 from prune_lab.data.batching import Batch
 from prune_lab.gates.penalty import Penalty
 from prune_lab.gates.registry import set_update
@@ -16,7 +16,7 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.training.averaging import WeightAverage
 from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
-from prune_lab.training.parts import BatchParts
+from prune_lab.training.parts import BatchParts, parts_in_force
 from prune_lab.training.settings import FitSettings
 from prune_lab.training.teacher import build_teacher
 
@@ -37,6 +37,8 @@ class TrainingPass:
     Attributes:
         model: the copy that is trained.
         num_target_tokens: real tokens to predict in all batches.
+        products: type in which matrix products run, whatever was asked for.
+        parts: threads that share each batch, whatever was asked for.
     """
 
     def __init__(
@@ -78,8 +80,10 @@ class TrainingPass:
             compile_options=settings.compile_options,
             teacher=taught_by,
         )
-        in_parts = settings.parts > 1 and device.type == "cpu" and settings.compile_options is None
-        self._loss = BatchParts(self.model, loss, settings.parts) if in_parts else loss
+        self.parts = parts_in_force(model, settings.parts, device=device, compile_options=settings.compile_options)
+        self._loss = BatchParts(self.model, loss, self.parts) if self.parts > 1 else loss
+        with products_in(self._products), self._autocast:
+            self.products = str(product_type(model.output_weight)).removeprefix("torch.")
 
     def __call__(self) -> None:
         """Makes an update with each batch."""

@@ -1,6 +1,7 @@
 """prune-lab-benchmark: from exports to a table, and what it refuses."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from prune_lab import HeadMask, mask_heads
+from prune_lab.commands.earlier_run import read_configuration, refuse_another
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.storage import load_export
 from prune_lab.training.training_pass import TrainingPass
@@ -36,8 +38,18 @@ def test_a_benchmark_of_two_exports(run: Run, arguments: list[str], folder: Path
     assert pruned < whole
     assert [series["what"] for series in found["series"]] == ["training", "attention", "encoding", *["decoding"] * 2]
     assert found["conditions"]["num_lines"] == 4 and found["conditions"]["data"] == "synthetic, test"
+    assert found["conditions"]["training"] == {
+        "max_tokens": 100,
+        "dropout": None,
+        "average_decay": None,
+        "compile_options": None,
+        "precision": "32-true",
+        "products": "float32",
+        "parts": 2,
+    }
     assert max(map(len, done.out.splitlines())) <= 80
-    assert "decoding, beam 2, batch 2 [sentences/s]" in done.out and "realised" in done.out
+    assert "decoding, beam 2, batch 2 [sentences/s]" in done.out
+    assert "2 of 6 heads: saved of the FLOPs, and of the time\n  attention blocks, batch 2" in done.out
     assert "encoding, batch 2" in done.err
 
 
@@ -60,15 +72,41 @@ def test_training_in_mixed_precision(
     assert done.status == 0, done.err
     assert types == {torch.bfloat16}
     found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
-    assert found["conditions"]["training"]["precision"] == "bf16-mixed" and "bf16-mixed" in done.out
+    training = found["conditions"]["training"]
+    assert (training["precision"], training["products"]) == ("bf16-mixed", "bfloat16") and "bf16-mixed" in done.out
 
 
 def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
-    done = run("benchmark", *arguments, f"exports={tiny_study[0] / 'base'}", "measure=[encoding]", "threads=1")
-    assert done.status == 0, done.err
-    found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
-    assert [series["what"] for series in found["series"]] == ["encoding"]
-    assert found["conditions"]["threads"] == 1 and not (folder / "run" / "speed.png").exists()
+    """And what the directory of a benchmark may be used for afterwards: the same benchmark, and nothing else."""
+    words = [*arguments, f"exports={tiny_study[0] / 'base'}", "measure=encoding", "threads=1"]
+    for _ in range(2):
+        done = run("benchmark", *words)
+        assert done.status == 0, done.err
+        found = json.loads((folder / "run" / "benchmark.json").read_text(encoding="utf-8"))
+        assert [series["what"] for series in found["series"]] == ["encoding"]
+        assert found["conditions"]["threads"] == 1 and not (folder / "run" / "speed.png").exists()
+        assert found["conditions"]["training"] == {}
+    before = (folder / "run" / "benchmark.json").read_bytes()
+    done = run("benchmark", *words, "num_lines=3")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "prune-lab-benchmark: num_lines: 3, but run holds results with 4; choose another output=\n"
+    refuse_another(Path("run"), "benchmark", {**read_configuration(Path("run/benchmark.yaml")), "output": "elsewhere"})
+    for command in ("evaluate", "train", "prune"):
+        with pytest.raises(ValueError, match="^output=run: holds results of prune-lab-benchmark; choose another"):
+            refuse_another(Path("run"), command, {})
+    assert (folder / "run" / "benchmark.json").read_bytes() == before
+
+
+def test_a_directory_with_results_of_another_command_is_refused(
+    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
+) -> None:
+    study = tiny_study[0]
+    shutil.copytree(study / "base", "other/base")
+    shutil.copy(study / "study.yaml", "other")
+    done = run("benchmark", *arguments, "output=other")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == "prune-lab-benchmark: output=other: holds results of prune-lab-study; choose another directory\n"
+    assert sorted(path.name for path in Path("other").iterdir()) == ["base", "study.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +116,13 @@ def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tup
         ("exports=[nowhere]", "exports=nowhere: no such directory; an export holds config.json and model.safetensors"),
         ("measure=[speed]", "measure: ['speed']; allowed are lists of training, attention, encoding, decoding"),
         ("measure=[]", "measure: []; allowed are lists of training, attention, encoding, decoding"),
+        ("measure=decodin", "measure: 'decodin'; allowed are lists of training, attention, encoding, decoding"),
+        ("measure={a:1}", "measure: {'a': 1}; allowed are lists of training, attention, encoding, decoding"),
         ("beam_sizes=[0]", "beam_sizes: 0; allowed are whole numbers from 1"),
         ("batch_sizes=[]", "batch_sizes: []; allowed is a list of whole numbers, [1,16]"),
-        ("batch_sizes=3", "batch_sizes: 3; allowed are lists, such as [1,2]"),
+        ("batch_sizes=3", "batch_sizes: 3; allowed is a list of whole numbers, [1,16]"),
+        ("batch_sizes={a:1}", "batch_sizes: {'a': 1}; allowed is a list of whole numbers, [1,16]"),
+        ("beam_sizes={a:1}", "beam_sizes: {'a': 1}; allowed is a list of whole numbers, [1,16]"),
         ("repeats=0", "repeats: 0; allowed are whole numbers from 1"),
         ("num_batches=x", "num_batches: 'x'; allowed are whole numbers from 1"),
         ("threads=0", "threads: 0; allowed are whole numbers from 1"),
@@ -93,6 +135,50 @@ def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tup
 def test_wrong_input(run: Run, arguments: list[str], folder: Path, override: str, message: str) -> None:
     assert run("benchmark", *arguments, override).refused() == f"prune-lab-benchmark: {message}"
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.label_smoothing=3", "training.label_smoothing: 3; allowed are numbers from 0 and below 1"),
+        ("training.clip_norm=-1", "training.clip_norm: -1; allowed are numbers from 0 (no clipping)"),
+        ("training.products=int8", "training.products: 'int8'; allowed are float32, bfloat16"),
+        ("training.dropout=7", "training.dropout: 7; allowed are numbers from 0 and below 1, or null"),
+        ("training.average_decay=1", "training.average_decay: 1; allowed are numbers above 0 and below 1, or null"),
+        ("training.compile_options={foo:1}", "training.compile_options.foo: compile does not take it; allowed are"),
+        ("optimizer.lr=-1", "optimizer: Adam refuses its arguments (Invalid learning rate: -1"),
+        ("training.accumulate=4", "training.accumulate: 4; a benchmark makes single updates, and leaves it at 1"),
+        ("training.patience=3", "training.patience: 3; a benchmark makes single updates, and leaves it at null"),
+        ("training.keep_freed_memory=false", "training.keep_freed_memory: False; a benchmark makes single updates,"),
+        ("+training.keep=last", "training.keep: 'last'; a benchmark makes single updates, and leaves it at best"),
+        ("+training.freeze=[decoder]", "unknown key training.freeze; it was added with +, and nothing takes it"),
+    ],
+)
+def test_settings_of_training_are_checked_before_a_model_is_read(
+    run: Run, arguments: list[str], folder: Path, override: str, message: str
+) -> None:
+    done = run("benchmark", *arguments, override)
+    assert done.refused().startswith(f"prune-lab-benchmark: {message}") and done.started == ""
+    assert not (folder / "run").exists()
+
+
+def test_an_export_that_is_given_twice_is_refused(
+    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
+) -> None:
+    base = tiny_study[0] / "base"
+    expected = f"prune-lab-benchmark: exports: {base} and {base}/export are the same model; allowed is each one once"
+    assert run("benchmark", *arguments, f"exports=[{base},{base}/export]").refused() == expected
+
+
+def test_models_of_other_numbers_are_refused(
+    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
+) -> None:
+    base = tiny_study[0] / "base"
+    load_export(base / "export").to(torch.bfloat16).save_pretrained("half")
+    done = run("benchmark", *arguments, f"exports=[{base},half]")
+    assert (done.status, done.out) == (2, "") and not (folder / "run").exists()
+    expected = f"exports=half: its weights are bfloat16, those of {base} float32; allowed is one type for all\n"
+    assert done.err.endswith(expected)
 
 
 def test_models_of_other_tokenizers_are_refused(

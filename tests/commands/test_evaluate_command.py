@@ -263,6 +263,10 @@ def test_what_is_unpruned_is_looked_at(run: Run, folder: Path, export: Path) -> 
     model.tokenizer = Tokenizer.load("tokenizer.json")
     model.save_pretrained("other_words")
     quick = ["data.test.num_pairs=4", "decoding=greedy", "speed.num_lines=2", "speed.repeats=1"]
+    other.copy().to(torch.bfloat16).save_pretrained("half")
+    message = run("evaluate", f"export={export}", "unpruned=half", *quick)
+    expected = "unpruned=half: its weights are bfloat16, those of this model float32; allowed is one type\n"
+    assert message.status == 2 and message.err.endswith(expected)
     for source in ("smaller", "gated"):
         message = run("evaluate", f"export={export}", f"unpruned={source}", *quick)
         assert message.status == 2

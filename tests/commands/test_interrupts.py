@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 
+from prune_lab.commands import benchmark, evaluate, prune, report, study, train
 from prune_lab.results.record import Record
 from prune_lab.training.callbacks.progress import ProgressLines
 
@@ -35,6 +36,20 @@ def signal_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, int, int], None
         monkeypatch.setattr(ProgressLines, "on_train_batch_start", on_train_batch_start)
 
     return send
+
+
+@pytest.mark.parametrize(("goes_on", "rest"), [(True, "goes on with what is not done yet"), (False, "begins again")])
+def test_what_the_same_command_does_next_is_told(run_dummy: Run, goes_on: bool, rest: str) -> None:
+    def work(config: dict[str, Any], directory: Path) -> None:
+        raise KeyboardInterrupt
+
+    outcome = run_dummy(work, goes_on=goes_on)
+    assert (outcome.status, outcome.err) == (130, f"prune-lab-dummy: stopped; the same command {rest}\n")
+
+
+def test_measuring_commands_begin_again() -> None:
+    assert [each.main.goes_on for each in (train, prune, study)] == [True] * 3
+    assert [each.main.goes_on for each in (benchmark, evaluate, report)] == [False] * 3
 
 
 def test_ctrl_c_while_training(

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from prune_lab import HeadMask, prune_heads
+from prune_lab.attention.reduced import reduced_products
 from prune_lab.evaluation.flops import Flops, count_flops
 from prune_lab.evaluation.memory import peak_memory
 from prune_lab.model.transformer import Transformer
@@ -92,3 +93,14 @@ def test_peak_memory_sees_what_the_backward_pass_needs() -> None:
 
     # Each sine keeps its input, and the first that of the parameter, which was there before.
     assert run(9) - run(5) == 4 * 500 * 4
+
+
+def test_products_of_whole_numbers_count_as_others_do(small_model: Build, sources: Ids) -> None:
+    model, ids = small_model(), sources((5, 20, 17))
+    plain = count_flops(model, lambda: model.encode(ids))
+
+    def encode() -> None:
+        with torch.inference_mode(), reduced_products("int8", CPU):
+            model.encode(ids)
+
+    assert count_flops(model, encode) == plain

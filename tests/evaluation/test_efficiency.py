@@ -10,9 +10,12 @@ import torch
 from prune_lab import HeadMask, prune_heads
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.decoding.options import DecodingOptions
-from prune_lab.evaluation import efficiency, timing
-from prune_lab.evaluation.benchmark_batches import benchmark_batches
+from prune_lab.evaluation import meter, timing
+from prune_lab.evaluation.batch_search import source_batches
+from prune_lab.evaluation.benchmark_batches import EncodedPairs, benchmark_batches, tightest
 from prune_lab.evaluation.efficiency import EfficiencySettings, measure_efficiency
+from prune_lab.evaluation.flops import count_flops
+from prune_lab.evaluation.savings import realised_saving
 from prune_lab.evaluation.timing import time_in_turn
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.schedules import constant
@@ -41,23 +44,23 @@ def measured(models: list[Transformer], pairs: Pairs, say: Any = print, **settin
 
     fixed = {
         "training": updates,
-        "about_training": {"products": "float32"},
+        "about_training": {"max_tokens": 60},
         "decoding": DecodingOptions(max_length_a=4, max_length_b=0),
         "beam_sizes": [1, 2],
         "batch_sizes": [2, 5],
     }
-    lines = [source for source, _ in pairs[:7]]
-    return measure_efficiency(models, lines, batches, EfficiencySettings(**{**fixed, **settings}), say)
+    return measure_efficiency(models, pairs[:7], batches, EfficiencySettings(**{**fixed, **settings}), say)
 
 
 def test_everything_is_measured_and_stated(models: list[Transformer], pairs: Pairs) -> None:
     said: list[str] = []
     found = measured(models, pairs, said.append, repeats=5, warm_up=0)
-    kinds = ["training", "attention", *["encoding"] * 2, *["decoding"] * 4]
+    kinds = ["training", *["attention"] * 2, *["encoding"] * 2, *["decoding"] * 4]
     assert [series["what"] for series in found["series"]] == kinds and len(said) == 1 + len(kinds)
     assert [series["setting"] for series in found["series"][-4:]] == [
         {"beam_size": beam, "batch_size": batch} for beam in (1, 2) for batch in (2, 5)
     ]
+    assert [series["setting"] for series in found["series"][1:5]] == [{"batch_size": 2}, {"batch_size": 5}] * 2
     for series in found["series"]:
         for speed in series["models"]:
             assert 0 < speed["low"] <= speed["median"] <= speed["high"]
@@ -71,7 +74,8 @@ def test_everything_is_measured_and_stated(models: list[Transformer], pairs: Pai
     assert (conditions["num_lines"], conditions["num_batches"], conditions["num_sentences"]) == (7, 2, 14)
     sources = [len(models[0].tokenizer.encode_sources([source])[0]) - 1 for source, _ in pairs[:7]]
     assert conditions["source_length"] == pytest.approx(sum(sources) / 7)
-    assert conditions["decoding"]["products"] == "float32" and conditions["training"] == {"products": "float32"}
+    assert conditions["decoding"]["products"] == "float32" and conditions["max_positions"] is None
+    assert conditions["training"] == {"max_tokens": 60, "products": "float32", "parts": 2}
     whole, pruned = found["models"]
     assert whole["parameters"] == sum(parameter.numel() for parameter in models[0].parameters())
     for name in ("parameters", "flops", "attention_flops", "training_memory"):
@@ -89,7 +93,7 @@ def test_speeds_are_amounts_over_seconds(
             function()
         return [[2.0] * 5, [1.0] * 5]
 
-    monkeypatch.setattr(efficiency, "time_in_turn", in_turn)
+    monkeypatch.setattr(meter, "time_in_turn", in_turn)
     found = measured(models, pairs, kinds=["training", "encoding", "decoding"])
     num_tokens = found["conditions"]["num_target_tokens"]
     assert [speed["median"] for speed in found["series"][0]["models"]] == [num_tokens / 2, num_tokens]
@@ -130,11 +134,117 @@ def test_sources_are_cut_to_learned_positions_as_in_translation(text_model: Buil
     model = text_model(positions="learned", max_positions=6)
     batches = benchmark_batches(model, pairs, max_tokens=60, number=3)
     settings = EfficiencySettings(
-        training=print, kinds=["encoding", "decoding"], beam_sizes=[1], batch_sizes=[2], repeats=1,
+        training=print, kinds=["attention", "encoding", "decoding"], beam_sizes=[1], batch_sizes=[2], repeats=1,
         decoding=DecodingOptions(max_length_a=3, max_length_b=0),
     )  # fmt: skip
-    found = measure_efficiency([model], [source for source, _ in pairs[:4]], batches, settings)
-    assert found["conditions"]["source_length"] <= 5
+    found = measure_efficiency([model], pairs[:4], batches, settings)
+    assert found["conditions"]["source_length"] <= 5 and found["conditions"]["max_positions"] == 6
+    assert found["conditions"]["training"] == {}, "nothing was trained"
+
+
+def test_all_models_read_what_the_one_with_the_fewest_positions_can(text_model: Build, pairs: Pairs) -> None:
+    """The first model could read more; no model reads what another one cannot."""
+    models = [text_model(positions="learned", max_positions=size) for size in (40, 9)]
+    models.append(text_model(positions="sinusoidal"))
+    assert tightest(models) is models[1] and tightest(models[::2]) is models[0]
+    seen: list[set[tuple[int, ...]]] = [set() for _ in models]
+    for model, shapes in zip(models, seen, strict=True):
+        table = model.source_table
+        table.register_forward_pre_hook(lambda _, ids, shapes=shapes: shapes.add(tuple(ids[0].shape)))
+    settings = EfficiencySettings(
+        training=print, kinds=["attention", "encoding", "decoding"], beam_sizes=[1], batch_sizes=[3], repeats=1,
+        decoding=DecodingOptions(max_length_a=3, max_length_b=0),
+    )  # fmt: skip
+    batches = benchmark_batches(tightest(models), pairs, max_tokens=60, number=3)
+    long = sorted(pairs, key=lambda pair: -len(pair[0]))[:6]
+    found = measure_efficiency(models, long, batches, settings)
+    assert found["conditions"]["max_positions"] == 9 and found["conditions"]["source_length"] == 8
+    assert seen[0] == seen[1] == seen[2] and max(shape[1] for shape in seen[0]) == 9
+
+
+def test_teacher_forced_batches_are_those_of_decoding_with_their_references(text_model: Build, pairs: Pairs) -> None:
+    model = text_model()
+    assert model.tokenizer is not None
+    text = EncodedPairs(model, pairs[:11])
+    batches = text.batches(4)
+    assert [batch.num_sentences for batch in batches] == [4, 4, 3]
+    wanted = [ids.tolist() for _, ids in source_batches(model, text.sources, 4)]
+    assert [batch.source_ids.tolist() for batch in batches] == wanted
+    lengths = [int((batch.source_ids != batch.pad_id).sum(1).max()) for batch in batches]
+    assert lengths == sorted(lengths, reverse=True)
+    together = set()
+    for batch in batches:
+        for rows in zip(batch.source_ids.tolist(), batch.target_ids.tolist(), strict=True):
+            together.add(tuple(tuple(i for i in row if i != batch.pad_id) for row in rows))
+    own = zip(*(getattr(model.tokenizer, f"encode_{side}s")(lines) for side, lines in sides(pairs[:11])), strict=True)
+    assert together == {(tuple(source), tuple(target)) for source, target in own}
+
+
+def sides(pairs: Pairs) -> list[tuple[str, list[str]]]:
+    return [("source", [source for source, _ in pairs]), ("target", [target for _, target in pairs])]
+
+
+def test_operations_are_those_of_the_passes_that_are_timed(models: list[Transformer], pairs: Pairs) -> None:
+    """Attention from the paper's sums, a site at a time; encoding and greedy search from counts of their own."""
+    whole, pruned = models
+    found = measured(models, pairs, kinds=["attention", "encoding", "decoding"], beam_sizes=[1], repeats=5)
+    by_kind = {(each["what"], each["setting"]["batch_size"]): each["models"] for each in found["series"]}
+    text = EncodedPairs(whole, pairs[:7])
+    for size in (2, 5):
+        expected = 0
+        for batch in text.batches(size):
+            rows, source = batch.source_ids.shape
+            target, width = batch.target_ids.shape[1] - 1, 32
+            for queries, keys, times in ((source, source, 2), (target, target, 2), (target, source, 2)):
+                projections = 2 * width * width * (2 * queries + 2 * keys)
+                expected += times * rows * (projections + 2 * 2 * queries * keys * width)
+        assert by_kind["attention", size][0]["pass_flops"] == expected
+        assert by_kind["attention", size][1]["pass_flops"] == expected / 4
+        sources = [ids for _, ids in source_batches(whole, text.sources, size)]
+        for model, speed in zip(models, by_kind["encoding", size], strict=True):
+            flops = [count_flops(model, partial(model.encode, ids)).total for ids in sources]
+            assert speed["pass_flops"] == sum(flops)
+        options = DecodingOptions(beam_size=1, max_length_a=4, max_length_b=0)
+        for model, speed in zip(models, by_kind["decoding", size], strict=True):
+            flops = [count_flops(model, partial(model.search, ids, options)).total for ids in sources]
+            assert speed["pass_flops"] == sum(flops) > by_kind["encoding", size][0]["pass_flops"] / 4
+    for speeds in by_kind.values():
+        saving, ratio = speeds[1]["saving"], speeds[1]["ratio"]
+        assert "saving" not in speeds[0]
+        assert saving["flops"] == pytest.approx(1 - speeds[1]["pass_flops"] / speeds[0]["pass_flops"])
+        for name, end in (("", "median"), ("_low", "low"), ("_high", "high")):
+            assert saving[f"time{name}"] == pytest.approx(1 - 1 / ratio[end])
+            assert saving[f"realised{name}"] * saving["flops"] == pytest.approx(saving[f"time{name}"])
+
+
+def test_nothing_is_realised_where_nothing_is_saved() -> None:
+    ratio = {"median": 2.0, "low": 1.0, "high": 4.0}
+    assert realised_saving(10, 10, ratio) is None and realised_saving(11, 10, ratio) is None
+    saving = realised_saving(25, 100, ratio)
+    assert saving is not None
+    assert [saving[f"time{end}"] for end in ("_low", "", "_high")] == [0, 0.5, 0.75]
+    assert [saving[f"realised{end}"] for end in ("_low", "", "_high")] == [0, 0.5 / 0.75, 1]
+
+
+@pytest.mark.parametrize(("threads", "expected"), [(1, [1, 1, 1]), (4, [4, 4, 1])])
+def test_batches_at_once_are_told_for_each_batch_size(
+    models: list[Transformer], pairs: Pairs, threads: int, expected: list[int]
+) -> None:
+    """7 sentences are 7 batches, 4 or one: no more of them are searched at once than there are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = measured(
+            models[:1], pairs, kinds=["encoding", "decoding"], beam_sizes=[1], batch_sizes=[1, 2, 7], repeats=1
+        )
+    finally:
+        torch.set_num_threads(before)
+    assert [series["at_once"] for series in found["series"]] == [None, None, None, *expected]
+
+
+def test_models_of_other_numbers_are_not_compared(models: list[Transformer], pairs: Pairs) -> None:
+    with pytest.raises(ValueError, match="^the models are float32 and bfloat16; allowed is one type for all"):
+        measured([models[0], models[1].copy().to(torch.bfloat16)], pairs)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 100])
@@ -164,4 +274,4 @@ def test_batches_leave_out_what_learned_positions_cannot_hold(text_model: Build,
 
 def test_models_need_a_tokenizer(small_model: Build, pairs: Pairs, models: list[Transformer]) -> None:
     with pytest.raises(ValueError, match="no tokenizer; speed is measured on text"):
-        measure_efficiency([small_model()], ["a"], [], EfficiencySettings(training=print))
+        measure_efficiency([small_model()], [("a", "b")], [], EfficiencySettings(training=print))

@@ -390,6 +390,32 @@ def test_batches_are_read_as_they_are_needed(monkeypatch):
     assert done[0] == 12 and max(ahead) <= 4
 
 
+@pytest.mark.parametrize("heads", [2, 8])
+def test_gradient_takes_one_pass_over_the_text_whatever_the_number_of_heads(heads, monkeypatch):
+    """One forward and one backward pass over each batch, of the rows of the batch and no more."""
+    model = small_model(encoder_heads=heads, decoder_heads=heads)
+    batches = [collate(examples(lengths, seed)) for seed, lengths in enumerate(([3, 9], [4, 5, 6], [7]))]
+    rows, backward = [], []
+    hidden, grad = Transformer.hidden, torch.autograd.grad
+
+    def watched(self, source_ids, *args, **kwargs):
+        rows.append(len(source_ids))
+        return hidden(self, source_ids, *args, **kwargs)
+
+    def counted(*args, **kwargs):
+        backward.append(1)
+        return grad(*args, **kwargs)
+
+    monkeypatch.setattr(Transformer, "hidden", watched)
+    monkeypatch.setattr(torch.autograd, "grad", counted)
+    monkeypatch.setattr(torch.Tensor, "backward", counted)
+    encoded = []
+    model.encoder.register_forward_hook(lambda *_: encoded.append(1))
+    scores = score_heads(model, batches, criterion="gradient")
+    assert {len(site) for site in scores.values.values()} == {heads}
+    assert sorted(rows) == [1, 2, 3] and len(backward) == len(encoded) == 3
+
+
 def test_an_error_in_a_batch_reaches_the_caller(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)

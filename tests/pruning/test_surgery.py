@@ -233,6 +233,38 @@ def test_a9_sites_may_lose_all_their_heads(small_model, batch, tmp_path, sites):
     assert all(f"| {site} | none |" in card for site in sites)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_empty_sites_run_no_norm_before_them(small_model, batch, norm):
+    """Nothing reads what such a norm gives; one after a site (post) is a part of the model and stays."""
+    model = small_model(norm=norm)
+    mask = removing(model, MASKS["all"])
+    masked, pruned = mask_heads(model, mask), prune_heads(model, mask)
+    calls = {"masked": [], "pruned": []}
+    for name, each in (("masked", masked), ("pruned", pruned)):
+        for place, module in each.named_modules():
+            if place.endswith(("self_residual.norm", "cross_residual.norm")):
+                module.register_forward_hook(lambda *_, name=name, place=place: calls[name].append(place))
+    torch.testing.assert_close(pruned(*batch), masked(*batch), rtol=1e-5, atol=1e-5)
+    assert len(set(calls["masked"])) == len(calls["masked"]) == len(SITES)
+    assert calls["pruned"] == ([] if norm == "pre" else calls["masked"])
+    for beam_size in (1, 3):
+        calls["pruned"].clear()
+        found = pruned.generate(batch[0], beam_size=beam_size, max_length=6)
+        assert bool(calls["pruned"]) == (norm == "post")
+        assert found == masked.generate(batch[0], beam_size=beam_size, max_length=6)
+
+
+def test_the_norm_before_a_site_with_heads_stays(small_model, batch):
+    model = small_model(norm="pre")
+    emptied = {site: range(4) for site in SITES if site != "decoder.1.cross"}
+    pruned, seen = prune_heads(model, removing(model, emptied)), []
+    for place, module in pruned.named_modules():
+        if place.endswith(("self_residual.norm", "cross_residual.norm")):
+            module.register_forward_hook(lambda *_, place=place: seen.append(place))
+    pruned(*batch)
+    assert seen == ["decoder.layers.1.cross_residual.norm"]
+
+
 def test_a10_heads_go_by_original_number_in_any_order(small_model, batch):
     model, site = small_model(), "decoder.0.cross"
 
