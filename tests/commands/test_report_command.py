@@ -78,6 +78,9 @@ def test_a_single_directory_and_a_name_of_its_own(run: Run, runs: Path) -> None:
     assert path.parts[2].startswith("runs-base_")
 
 
+SCORED = json.dumps(
+    scores_content(HeadScores({"encoder.0.self": dict.fromkeys(range(8), 1.0)}, "x"), weights_hash="ab", total_heads=8)
+)
 STUDY = """
 study:
   name: tiny
@@ -97,9 +100,9 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
         "done": {"train.yaml": "report_split: test"},
         "cut": {"prune.yaml": "budgets: [4, 2]"},
         "shared": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]"},
-        "scored": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]", "scores-8-heads.json": "{}"},
-        "alike": {"prune.yaml": "budgets: null\nshares: [0.5, 0.51]", "scores-8-heads.json": "{}"},
-        "one": {"prune.yaml": "budgets: null\nshares: 0.5", "scores-8-heads.json": "{}"},
+        "scored": {"prune.yaml": "budgets: null\nshares: [0.5, 0.25]", "scores-8-heads.json": SCORED},
+        "alike": {"prune.yaml": "budgets: null\nshares: [0.5, 0.51]", "scores-8-heads.json": SCORED},
+        "one": {"prune.yaml": "budgets: null\nshares: 0.5", "scores-8-heads.json": SCORED},
         "single": {"prune.yaml": "budgets: 4"},
         "steps": {"prune.yaml": "budgets: [4]", "6-heads/last.ckpt": "", "5-heads/last.ckpt": ""},
         "chosen": {"prune.yaml": "budgets: auto"},
