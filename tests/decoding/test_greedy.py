@@ -105,11 +105,12 @@ def test_learned_positions_bound_the_length(small_model, sources, beam_size):
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_logits_that_are_no_numbers_still_end(small_model, sources, beam_size):
+def test_logits_that_are_no_numbers_end_in_an_error(small_model, sources, beam_size):
     model = small_model()
     with torch.no_grad():
         model.output_weight[7].fill_(float("nan"))
-    assert len(model.generate(sources(LENGTHS), beam_size=beam_size)) == len(LENGTHS)
+    with pytest.raises(ValueError, match="model: its logits are NaN or infinite"):
+        model.generate(sources(LENGTHS), beam_size=beam_size)
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,11 @@ def search(state, beam_size, limits):
 
 
 def broken_after(length, sentence, value):
-    """Sentences end at any time, but one of them breaks after so many tokens."""
+    """Sentences end at any time before, but one of them breaks after so many tokens."""
+    end = 0.2 if length < 3 else 0.001
 
     def probabilities(number, prefix):
-        usual = [0.0, 0.0, 0.2, 0.1, 0.4, 0.3]
+        usual = [0.0, 0.0, end, 0.1, 0.4, 0.5 - end]
         return [value] * 6 if number == sentence and len(prefix) == length else usual
 
     return probabilities
@@ -56,6 +57,6 @@ def test_models_with_such_weights(small_model, sources, beam_size, value, produc
     source_ids = sources((5, 3))
     assert all(torch.tensor(model.search(source_ids, options).scores).isfinite())
     with torch.no_grad():
-        model.decoder.layers[1].feed_forward.output.weight[3, 5] = value
+        model.decoder.layers[1].feed_forward.outer.weight[3, 5] = value
     with pytest.raises(ValueError, match=MESSAGE):
         model.search(source_ids, options)
