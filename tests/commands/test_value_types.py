@@ -36,7 +36,7 @@ WRONG = [
     ("train", "training.freeze", "encoder", "training.freeze: 'encoder'; allowed are lists, such as [1,2]"),
     ("train", "training.keep_freed_memory", "1", "training.keep_freed_memory: 1; allowed are true and false"),
     ("train", "training.compile_options", "3", "training.compile_options: 3; allowed are mappings"),
-    ("train", "training.distillation.temperature", "warm", "training.distillation.temperature: 'warm'; allowed are num"),
+    ("train", "training.distillation.temperature", "warm", "training.distillation.temperature: 'warm'; allowed are nu"),
     ("train", "teacher", "3", "teacher: 3; allowed are text (./3 for a path that is a number), and null"),
     ("prune", "distillation.weight", "[1]", "distillation.weight: [1]; allowed are numbers, and null"),
     ("train", "callbacks", "3", "callbacks: 3; allowed are mappings, such as {key: value}"),
