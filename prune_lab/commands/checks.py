@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from prune_lab.commands.settings import decoding_options, options_of, whole_number
+from prune_lab.commands.settings import decoding_options, model_source, options_of, whole_number
 from prune_lab.data.splits import Splits
 from prune_lab.data.tokenizer_options import TokenizerOptions
 from prune_lab.training.distillation import Distillation
@@ -152,20 +152,18 @@ def _check_target(gates: Mapping[str, Any], penalty: Mapping[str, Any], *, may_h
         raise ValueError(f"penalty.learning_rate: {penalty['learning_rate']}; allowed are numbers above 0")
 
 
-def check_distillation(values: Mapping[str, Any], where: str, *, teacher: str | None, needs: str) -> None:
-    """ValueError for settings that cannot work, for a weight without a teacher, or a teacher without a weight.
-
-    Args:
-        values: what the key `where` holds.
-        where: key of the configuration.
-        teacher: what there is to learn from, None for nothing.
-        needs: what to set where there is a weight and no teacher.
-    """
-    settings = Distillation.from_config(values, where)
+def check_teacher(teacher: str | None, settings: Distillation | None) -> None:
+    """ValueError for a teacher without a weight, a weight without a teacher, or a teacher that is not there."""
     if settings is None and teacher is not None:
-        raise ValueError(f"{where}.weight: null with teacher={teacher}; allowed are numbers from 0 to 1, such as 0.5")
+        raise ValueError(
+            f"training.distillation.weight: null with teacher={teacher}; allowed are numbers from 0 to 1, such as 0.5"
+        )
     if settings is not None and teacher is None:
-        raise ValueError(f"{where}.weight: {settings.weight} without {needs}; or leave it out")
+        raise ValueError(
+            f"training.distillation.weight: {settings.weight} without a teacher; set teacher=EXPORT, or leave it out"
+        )
+    if teacher is not None:
+        model_source(teacher, "teacher")
 
 
 def check_model(config: Mapping[str, Any]) -> ModelConfig:

@@ -16,8 +16,6 @@ from prune_lab.training.distillation import Distillation
 if TYPE_CHECKING:
     from prune_lab.model.transformer import Transformer
 
-DISTILLATION = "training.distillation"
-
 
 def check(config: dict[str, Any]) -> None:
     """Files and settings, before Lightning is imported."""
@@ -29,12 +27,7 @@ def check(config: dict[str, Any]) -> None:
         model_source(source, "init_from")
     checks.check_gates(config["gates"], config["penalty"], may_have_gates=source is not None)
     checks.check_run(config, splits)
-    teacher = config["teacher"]
-    checks.check_distillation(
-        config["training"]["distillation"], DISTILLATION, teacher=teacher, needs="a teacher; set teacher=EXPORT"
-    )
-    if teacher is not None:
-        model_source(teacher, "teacher")
+    checks.check_teacher(config["teacher"], distillation_of(config))
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
     anneal_updates = (config["gates"]["options"] or {}).get("anneal_updates")
     if isinstance(anneal_updates, int) and anneal_updates > config["trainer"]["max_steps"]:
@@ -66,7 +59,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     else:
         model, before = origin.load(config["init_from"], "init_from")
     teacher = None if config["teacher"] is None else origin.read_model(config["teacher"], "teacher")
-    distillation = Distillation.from_config(config["training"]["distillation"], DISTILLATION)
+    distillation = distillation_of(config)
     build.prepare(model, config)
     penalty = build.build_penalty(config, model)
     keep = config["training"]["keep"] or ("last" if model.gates() else "best")
@@ -120,6 +113,11 @@ def run(config: dict[str, Any], directory: Path) -> None:
             config={**config, **given},
         )
         print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")
+
+
+def distillation_of(config: dict[str, Any]) -> Distillation | None:
+    """How much the teacher counts."""
+    return Distillation.from_config(config["training"]["distillation"], "training.distillation")
 
 
 def in_words(model: Transformer, data: str, num_pairs: int, num_updates: int) -> str:

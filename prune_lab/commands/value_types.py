@@ -26,16 +26,7 @@ _OPTIONAL = ("callbacks", "logger", "experiment")
 # Keys that are set, and may be null all the same.
 _NULLABLE = ("report_split", "speed", "study.speed", "study.budgets")
 # Groups none of whose keys may be deleted with ~.
-_COMPLETE = (
-    "",
-    "distillation",
-    "gates",
-    "penalty",
-    "seeds",
-    "tokenizer",
-    "training",
-    "training.distillation",
-)
+_COMPLETE = ("", "gates", "penalty", "seeds", "tokenizer", "training")
 
 
 def _is_text(value: Any) -> bool:

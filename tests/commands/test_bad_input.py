@@ -121,6 +121,7 @@ TRAIN: list[tuple[list[str], str]] = [
     (["teacher=nowhere", "training.distillation.weight=0.5"], "teacher=nowhere: no such directory; an export holds"),
     (["teacher=3", "training.distillation.weight=0.5"], "teacher: 3; allowed is the directory of an export, or the id"),
     (["training.distillation.weight=much"], "training.distillation.weight: 'much'; allowed are numbers from 0 to 1"),
+    (["~training.distillation"], "training.distillation is missing; it cannot be left out, and takes the keys weight"),
     (["~seeds"], "seeds is missing; it cannot be left out, and takes the keys model, data, dropout, gates"),
     (["seeds=3"], "seeds: 3; allowed are the keys model, data, dropout, gates"),
     (["training.freeze=encoder"], "training.freeze: 'encoder'; allowed are lists, such as [1,2]"),
