@@ -31,6 +31,7 @@ from prune_lab.study.outcome import (
     training_facts,
     translations_of,
     updates_in_all,
+    with_comet,
 )
 from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
@@ -166,6 +167,7 @@ class Stages:
         """Make a model unless its record is complete, export it, and measure the export."""
         finished = complete_record(place)
         if finished is not None:
+            finished = with_comet(finished, place, self.setup.splits.test, self.setup.comet)
             self.progress.done_before(name, result_line(finished))
             return finished
         start = time.monotonic()
@@ -187,6 +189,7 @@ class Stages:
             **training_facts(made.result),
             base_hash=self.base_hash,
             device=setup.device,
+            comet=setup.comet,
             speed=setup.plan.speed,
             config=setup.config,
             **facts,
