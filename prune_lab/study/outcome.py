@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from prune_lab.data.corpus import Corpus, read_lines
-from prune_lab.evaluation.comet import Comet
+from prune_lab.data.corpus import read_lines
+from prune_lab.data.splits import Splits
+from prune_lab.evaluation.comet import Comet, warn_unless_raw
 from prune_lab.evaluation.evaluate import HYPOTHESES
 from prune_lab.model.storage import CONFIG
 from prune_lab.model.transformer import Transformer
@@ -95,20 +96,24 @@ def translations_of(place: Path, num_sentences: int) -> list[str]:
     return lines
 
 
-def with_comet(record: Record, place: Path, corpus: Corpus, comet: Comet | None) -> Record:
+def with_comet(record: Record, place: Path, splits: Splits, split: str, comet: Comet) -> Record:
     """The record of a stage that is done, scored from the translations that it left, and stored.
 
     Args:
-        record: stays as it is where it has a score of this COMET model.
+        record: stays as it is where it has a score of this COMET model; one of another model is replaced.
         place: its directory.
-        corpus: what was translated.
-        comet: what scores; None leaves the record as it is.
+        splits: text and references.
+        split: which of them was translated.
+        comet: what scores.
 
     Raises:
+        ValueError: the COMET model cannot be loaded.
         DamagedFileError: there are others than so many translations.
     """
-    if comet is None or (record.comet_model and comet_identity(record.comet_model) == comet_identity(comet.facts)):
+    if record.comet_model and comet_identity(record.comet_model) == comet_identity(comet.facts):
         return record
+    warn_unless_raw(splits)
+    corpus = getattr(splits, split)
     hypotheses = translations_of(place, len(corpus.pairs))
     value = comet.score(corpus.sources, hypotheses, corpus.targets)
     scored = replace(record, comet=value, comet_model=comet.facts)

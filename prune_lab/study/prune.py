@@ -254,8 +254,8 @@ class _Pruner:
         settings = self._settings
         for place in (self._directory / INPUT, *map(self.place_of, budgets)):
             record = None if settings.comet is None else complete_record(place)
-            if record is not None and settings.report_split is not None:
-                with_comet(record, place, getattr(settings.splits, settings.report_split), settings.comet)
+            if record is not None and settings.comet is not None and settings.report_split is not None:
+                with_comet(record, place, settings.splits, settings.report_split, settings.comet)
 
     def show(self, num_heads: int) -> None:
         """Print a line about a point that is done."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -90,6 +91,23 @@ class Stages:
         """The directory of a point."""
         return self.directory / "points" / point.name
 
+    def score_what_is_done(self) -> None:
+        """Give the records of earlier runs a COMET score, where one is wanted.
+
+        Raises:
+            ValueError: the COMET model cannot be loaded.
+            DamagedFileError: a stage has not left as many translations as there are sentences.
+        """
+        setup = self.setup
+        if setup.comet is None:
+            return
+        for place in (self.directory / "base", self.directory / "continued", *map(self.place_of, setup.plan.points())):
+            record = None
+            with suppress(DamagedFileError):  # told when it is the turn of its stage
+                record = complete_record(place)
+            if record is not None:
+                with_comet(record, place, setup.splits, "test", setup.comet)
+
     def base(self) -> Record:
         """Train the base model, or take the one that is given."""
         place, seeds, given = self.directory / "base", self.setup.base_seeds, self.setup.trained_base
@@ -167,7 +185,6 @@ class Stages:
         """Make a model unless its record is complete, export it, and measure the export."""
         finished = complete_record(place)
         if finished is not None:
-            finished = with_comet(finished, place, self.setup.splits.test, self.setup.comet)
             self.progress.done_before(name, result_line(finished))
             return finished
         start = time.monotonic()
