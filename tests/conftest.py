@@ -170,7 +170,7 @@ def comet_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (directory / "unbabel_comet-2.2.9.dist-info").mkdir()
     about = "Metadata-Version: 2.1\nName: unbabel-comet\nVersion: 2.2.9\n"
     (directory / "unbabel_comet-2.2.9.dist-info" / "METADATA").write_text(about)
-    monkeypatch.setattr("huggingface_hub.file_download.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     # A package of this name that is imported already comes back afterwards.
     monkeypatch.setitem(sys.modules, "comet", None)
     monkeypatch.delitem(sys.modules, "comet")
