@@ -51,6 +51,8 @@ def find_checkpoint(source: Any, key: str = "comet") -> CometCheckpoint:
         installed = None
     if installed is None:
         raise ValueError(f"{where}: needs {PACKAGE}, which is not installed: pip install 'prune-lab[comet]'")
+    if find_spec("pkg_resources") is None and _imports_pkg_resources():
+        raise ValueError(f"{where}: {PACKAGE} {installed} needs pkg_resources: pip install 'setuptools<81'")
     if not isinstance(source, str) or not source:
         raise ValueError(
             f"{where}; allowed is a checkpoint (.ckpt), the directory of a COMET model, the id of one in the cache of "
@@ -66,6 +68,14 @@ def find_checkpoint(source: Any, key: str = "comet") -> CometCheckpoint:
         path, name = _cached_checkpoint(source, where), source
     _check_encoder(path, name, where)
     return CometCheckpoint(path=path, name=name, version=installed)
+
+
+def _imports_pkg_resources() -> bool:
+    """Whether torchmetrics is one of the early releases, which unbabel-comet asks for."""
+    try:
+        return version("torchmetrics").startswith("0.")
+    except PackageNotFoundError:
+        return False
 
 
 def _checkpoint_in(directory: Path, where: str) -> Path:

@@ -47,6 +47,18 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     assert "pip install 'prune-lab[comet]'" in refusal(source)
 
 
+def test_the_package_needs_an_early_setuptools(
+    comet_model: Build, comet_package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(comet_model())
+    about = comet_package / "torchmetrics-0.10.3.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torchmetrics\nVersion: 0.10.3\n")
+    monkeypatch.syspath_prepend(comet_package)
+    monkeypatch.setitem(sys.modules, "pkg_resources", None)
+    assert "pip install 'setuptools<81'" in refusal(model)
+
+
 @pytest.mark.parametrize("source", ["no/such/model.ckpt", "./none", "wmt20-comet-da", "a/b/c"])
 def test_a_path_that_is_not_there(comet_package: Path, source: str) -> None:
     assert f"comet={source}: no such file" in refusal(source)
