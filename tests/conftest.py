@@ -1,6 +1,8 @@
 """What many tests need: the data set Multi30k, small models with random biases, and padded batches of random ids."""
 
 import os
+import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prune_lab.attention.short import fused_only
+from prune_lab.evaluation.comet import _load
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 
@@ -116,6 +119,97 @@ def targets(sources: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return torch.cat((torch.ones(len(ids), 1, dtype=torch.long), ids), dim=1)
 
     return build
+
+
+COMET_STAND_IN = """
+import torch
+
+loaded = []
+
+
+def load_from_checkpoint(path, local_files_only=False):
+    assert local_files_only, "asks the hub"
+    with open(path) as file:
+        factor = float(file.read())
+    loaded.append(path)
+    return Model(factor)
+
+
+class Model:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def eval(self):
+        return self
+
+    def to(self, device):
+        return self
+
+    def prepare_for_inference(self, lines):
+        return lines
+
+    def transfer_batch_to_device(self, lines, device, index):
+        return lines
+
+    def predict_step(self, lines):
+        sizes = [[len(line[key]) for key in ("src", "mt", "ref")] for line in lines]
+        scores = torch.tensor(sizes, dtype=torch.float64) @ torch.tensor([1, 10, 100], dtype=torch.float64)
+        return {"scores": self.factor * scores}
+"""
+
+
+@pytest.fixture
+def comet_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for the package unbabel-comet, version 2.2.9; returns the directory that it is imported from.
+
+    Its scores are a multiple of the lengths in characters: source + 10 hypothesis + 100 reference. No cache of the hub.
+    """
+    directory = tmp_path / "comet_package"
+    (directory / "comet").mkdir(parents=True)
+    (directory / "comet" / "__init__.py").write_text(COMET_STAND_IN)
+    (directory / "unbabel_comet-2.2.9.dist-info").mkdir()
+    about = "Metadata-Version: 2.1\nName: unbabel-comet\nVersion: 2.2.9\n"
+    (directory / "unbabel_comet-2.2.9.dist-info" / "METADATA").write_text(about)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    # A package of this name that is imported already comes back afterwards.
+    monkeypatch.setitem(sys.modules, "comet", None)
+    monkeypatch.delitem(sys.modules, "comet")
+    monkeypatch.syspath_prepend(directory)
+    _load.cache_clear()
+    return directory
+
+
+@pytest.fixture
+def comet_model(tmp_path: Path, comet_package: Path) -> Callable[..., Path]:
+    """`comet_model("name", factor=0.001)`: the directory of a model of the stand-in; its encoder is beside it."""
+
+    def build(name: str = "made-up-comet", factor: float = 0.001) -> Path:
+        encoder, model = tmp_path / "encoder", tmp_path / name
+        encoder.mkdir(exist_ok=True)
+        for file in ("config.json", "tokenizer.json"):
+            (encoder / file).write_text("{}")
+        (model / "checkpoints").mkdir(parents=True)
+        (model / "checkpoints" / "model.ckpt").write_text(str(factor))
+        (model / "hparams.yaml").write_text(
+            f"class_identifier: regression_metric\nencoder_model: BERT\npretrained_model: {encoder}\n"
+        )
+        return model
+
+    return build
+
+
+def stand_in_score(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], factor: float
+) -> float:
+    """What the stand-in for COMET says of these lines, by itself."""
+    lines = zip(sources, hypotheses, references, strict=True)
+    return factor * statistics.fmean(len(src) + 10 * len(mt) + 100 * len(ref) for src, mt, ref in lines)
+
+
+@pytest.fixture(scope="session", name="stand_in_score")
+def stand_in_score_fixture() -> Callable[..., float]:
+    """The function `stand_in_score`."""
+    return stand_in_score
 
 
 class ScriptedState:

@@ -14,7 +14,10 @@ from prune_lab.commands.targets import check_arguments, instantiate, of_kind
 from prune_lab.data.splits import Splits, load_splits
 
 if TYPE_CHECKING:
+    import torch
+
     from prune_lab.data.tokenizer import Tokenizer
+    from prune_lab.evaluation.comet import Comet
     from prune_lab.gates.penalty import Penalty
     from prune_lab.model.config import ModelConfig
     from prune_lab.model.transformer import Transformer
@@ -29,6 +32,14 @@ if TYPE_CHECKING:
 _REACHED = 0.95
 # Keys of `training` that are not about `fit`.
 NOT_OF_FIT = ("distillation", "freeze", "keep")
+
+
+def build_comet(config: Mapping[str, Any], device: torch.device) -> Comet | None:
+    """What scores translations besides BLEU and chrF; None where it is not asked for."""
+    from prune_lab.evaluation.comet import Comet
+    from prune_lab.evaluation.comet_checkpoint import find_checkpoint
+
+    return None if config["comet"] is None else Comet(find_checkpoint(config["comet"]), device)
 
 
 def read_splits(config: Mapping[str, Any], names: Sequence[str | None]) -> Splits:

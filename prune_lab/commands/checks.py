@@ -41,6 +41,17 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
+def check_comet(config: Mapping[str, Any]) -> None:
+    """ValueError for a COMET model that is not here, or where nothing is measured."""
+    from prune_lab.evaluation.comet_checkpoint import find_checkpoint
+
+    if config["comet"] is None:
+        return
+    if config.get("report_split", "") is None:
+        raise ValueError(f"comet={config['comet']}: nothing is measured with report_split=null; set it, or comet=null")
+    find_checkpoint(config["comet"])
+
+
 def check_report_split(split: Any, splits: Splits) -> None:
     """ValueError when there is no such split."""
     if split not in REPORT_SPLITS:

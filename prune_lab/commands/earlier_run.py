@@ -13,8 +13,9 @@ from omegaconf import OmegaConf
 from prune_lab.results.flat import flat_settings
 from prune_lab.results.record import FILE_NAME, Record
 
-# Keys that may differ when a command goes on in a directory: where it writes to, what it logs, how long it runs.
-_ALWAYS_FREE = ("output", "logger", "callbacks")
+# Keys that may differ when a command goes on in a directory: where it writes to, what it logs, what is scored with
+# besides BLEU, how long it runs.
+_ALWAYS_FREE = ("output", "logger", "callbacks", "comet")
 _FREE = {
     "train": ("trainer.max_steps", "trainer.max_time", "scheduler.total_updates", "training.patience"),
     "prune": ("budgets", "shares"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prune_lab.commands import origin
+from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
 from prune_lab.commands.logs import log
@@ -30,6 +30,7 @@ def check(config: dict[str, Any]) -> None:
     if split not in splits.available:
         raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
     bleu_metric(tokenize=splits.score_tokenize)
+    checks.check_comet(config)
     model_source(config["export"])
     if config["unpruned"] is not None:
         model_source(config["unpruned"], "unpruned")
@@ -71,6 +72,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         weights=None if export is None else export / WEIGHTS,
         speed=config["speed"],
         unpruned=unpruned,
+        comet=build.build_comet(config, device),
         **config["batch"],
     )
     comparison = None

@@ -26,6 +26,7 @@ def check(config: dict[str, Any]) -> None:
     splits = load_splits(config["data"])
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps", at_least=0)
     checks.check_report_split(config["report_split"], splits)
+    checks.check_comet(config)
     model_source(config["export"])
     if config["gate_evaluation"] not in GATE_EVALUATIONS:
         raise ValueError(f"gate_evaluation: {config['gate_evaluation']!r}; allowed are {', '.join(GATE_EVALUATIONS)}")
@@ -88,6 +89,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             method=before.method,
             base_hash=before.base_hash,
             device=device,
+            comet=build.build_comet(config, device),
             updates=before.updates,
             config=config,
             callbacks=lambda: build.build_callbacks(config),

@@ -22,6 +22,7 @@ def check(config: dict[str, Any]) -> None:
     splits = load_splits(config["data"])
     checks.check_available(splits, SPLITS, "a study")
     checks.check_run(config, splits)
+    checks.check_comet(config)
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
     if config["study"].get("speed") is not None:
         whole_numbers(config["study"]["speed"], "study.speed", SPEED)
@@ -54,6 +55,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
         base_seeds=build.build_seeds(config),
         decoding=decoding_options(config["decoding"]),
         device=device,
+        comet=build.build_comet(config, device),
         config=config,
         callbacks=lambda: build.build_callbacks(config),
         loggers=build.logger_factory(config),

@@ -22,6 +22,7 @@ def check(config: dict[str, Any]) -> None:
     splits = load_splits(config["data"])
     checks.check_available(splits, ("train", "validation"), "training")
     checks.check_report_split(config["report_split"], splits)
+    checks.check_comet(config)
     source = config["init_from"]
     if source is not None:
         model_source(source, "init_from")
@@ -110,6 +111,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             **training_facts(result),
             base_hash=before.base_hash,
             device=device,
+            comet=build.build_comet(config, device),
             config={**config, **given},
         )
         print(f"{record.remaining_heads} heads, {record.test_set['name']} BLEU {record.bleu:.2f}")

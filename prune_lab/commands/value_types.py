@@ -51,6 +51,7 @@ _LIST: Kind = (lambda value: isinstance(value, list), "lists, such as [1,2]")
 _MAPPING: Kind = (lambda value: isinstance(value, Mapping), "mappings, such as {key: value}")
 # What the default does not tell, above all where it is null.
 _KINDS = {
+    "comet": _PATH,
     "decoding.max_length_a": _NUMBER,
     "distillation.temperature": _NUMBER,
     "distillation.weight": _NUMBER,

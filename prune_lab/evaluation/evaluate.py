@@ -14,6 +14,7 @@ from prune_lab.data.corpus import Corpus
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.batch_search import MAX_SENTENCES
+from prune_lab.evaluation.comet import Comet, warn_unless_raw
 from prune_lab.evaluation.decoding_speed import measure_decoding
 from prune_lab.evaluation.device import choose_device
 from prune_lab.evaluation.environment import hardware
@@ -41,6 +42,7 @@ def evaluate(
     unpruned: Transformer | None = None,
     max_sentences: int = MAX_SENTENCES,
     max_source_tokens: int = MAX_SOURCE_TOKENS,
+    comet: Comet | None = None,
 ) -> Evaluation:
     """Translates the source side of a corpus and scores it against the target side as it was read.
 
@@ -55,11 +57,14 @@ def evaluate(
         unpruned: whose speed is measured in turn with the model's, on the same device.
         max_sentences: most sentences of a batch.
         max_source_tokens: longer lines are cut.
+        comet: scores the translations too; None for BLEU and chrF alone.
 
     Raises:
         ValueError: a model without a tokenizer, or a setting out of range.
     """
     bleu_metric(tokenize=splits.score_tokenize)  # not after an hour of decoding
+    if comet is not None:
+        warn_unless_raw(splits)
     started, clock = datetime.now(UTC), _Clock()
     hypotheses = translate_lines(
         model, corpus.sources, options, max_sentences=max_sentences, max_source_tokens=max_source_tokens
@@ -75,6 +80,10 @@ def evaluate(
         target_language=splits.target_language,
     )
     clock.note("scoring")
+    comet_score = None
+    if comet is not None:
+        comet_score = comet.score(corpus.sources, hypotheses, corpus.targets)
+        clock.note("comet")
     facts = model_facts(model, weights)
     measured = None
     if speed is not None and facts["state"] != "masked":
@@ -84,6 +93,8 @@ def evaluate(
     return Evaluation(
         hypotheses=hypotheses,
         scores=scores,
+        comet=comet_score,
+        comet_model=None if comet is None else comet.facts,
         model=facts,
         speed=measured,
         test_set={"name": name, "references_hash": hash_lines(corpus.targets)},
@@ -111,6 +122,7 @@ def record_export(
     base_hash: str | None = None,
     gate_evaluation: str | None = None,
     baseline: Sequence[str] | None = None,
+    comet: Comet | None = None,
     **facts: Any,
 ) -> Record:
     """Loads an export, evaluates it, and leaves `record.json` and `hypotheses.txt` in `directory`.
@@ -130,6 +142,7 @@ def record_export(
         base_hash: hash of the weights of the base model; an unpruned export is its own base.
         gate_evaluation: `round` or `fraction` when gates chose the heads; asked of the gates that are left when None.
         baseline: hypotheses of the unpruned model, for the paired bootstrap and approximate randomisation.
+        comet: see `evaluate`.
         facts: other keys of the record: label, settings, seeds, seconds, validation_bleu, config.
 
     Raises:
@@ -150,6 +163,7 @@ def record_export(
         speed=speed,
         unpruned=None if unpruned is None else unpruned.to(choose_device(device)),
         max_sentences=max_sentences,
+        comet=comet,
     )
     comparison = None
     if baseline is not None:

@@ -79,6 +79,13 @@ COLUMNS = (
     "point_bleu_std",
     "point_chrf_mean",
     "point_chrf_std",
+    "comet",
+    "comet_model",
+    "comet_model_hash",
+    "comet_version",
+    "comet_precision",
+    "point_comet_mean",
+    "point_comet_std",
 )
 
 
@@ -149,7 +156,7 @@ def row(
             baseline = reference.bleu.mean
             difference = record.bleu - baseline
     low, high = speed.get("spread") or (None, None)
-    ratio = speed.get("ratio") or {}
+    ratio, comet = speed.get("ratio") or {}, record.comet_model or {}
     values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
     values |= {name: record.settings.get(name) for name in COLUMNS if name not in values}
     criterion, selection = record.settings.get("criterion"), record.settings.get("selection")
@@ -185,6 +192,10 @@ def row(
         "speed_ratio": ratio.get("median"),
         "speed_ratio_low": ratio.get("low"),
         "speed_ratio_high": ratio.get("high"),
+        "comet_model": comet.get("name"),
+        "comet_model_hash": comet.get("hash"),
+        "comet_version": comet.get("version"),
+        "comet_precision": comet.get("precision"),
         "export": _path_from(record, record.export, start),
         "hypotheses": _path_from(record, record.hypotheses, start),
         "record": _path_from(record, FILE_NAME, start),
@@ -208,13 +219,15 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
 def _over_seeds(point: Point | None) -> dict[str, Any]:
     if point is None:
         return {}
-    chrf = point.chrf
+    chrf, comet = point.chrf, point.comet
     return {
         "point_runs": len(point.records),
         "point_bleu_mean": point.bleu.mean,
         "point_bleu_std": point.bleu.std,
         "point_chrf_mean": chrf.mean if chrf else None,
         "point_chrf_std": chrf.std if chrf else None,
+        "point_comet_mean": comet.mean if comet else None,
+        "point_comet_std": comet.std if comet else None,
     }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from prune_lab.results.comet import comet_models, comet_values
 from prune_lab.results.comparable import Comparable
 from prune_lab.results.families import (
     UNPRUNED_METHODS,
@@ -71,6 +72,12 @@ class Point:
         return Statistic.of(values) if values else None
 
     @property
+    def comet(self) -> Statistic | None:
+        """COMET over the seeds that have it; None where several COMET models scored them."""
+        values = comet_values(self.records)
+        return Statistic.of(values) if values else None
+
+    @property
     def updates(self) -> list[int]:
         """Updates that its models were trained for in all, those of the base among them, as far as recorded."""
         found = {record.settings.get("updates") for record in self.records}
@@ -85,6 +92,7 @@ class Point:
             "remaining_heads": self.heads,
             "bleu": self.bleu.to_dict(),
             "chrf": self.chrf.to_dict() if self.chrf else None,
+            "comet": self.comet.to_dict() if self.comet else None,
             "difference_interval": interval(self.records),
             "p_value": p_value(self.records),
         }
@@ -154,6 +162,11 @@ class Panel:
         """All records, those of the unpruned models first."""
         return [record for point in (*self.unpruned, *self.points) for record in point.records]
 
+    @property
+    def has_comet(self) -> bool:
+        """Whether there are COMET scores, all of one COMET model, so that they may share a column."""
+        return bool(comet_values(self.records))
+
     def difference(self, point: Point) -> float | None:
         """Mean BLEU of a point minus that of the unpruned model."""
         return None if self.reference is None else point.bleu.mean - self.reference.bleu.mean
@@ -168,6 +181,7 @@ class Panel:
             "decoding": json.loads(self.setting.decoding),
             "total_heads": self.setting.total_heads,
             "base_hash": self.base_hash,
+            "comet_models": comet_models(self.records),
             "unpruned": [
                 {"method": point.records[0].method, "name": point.line, **point.to_dict()} for point in self.unpruned
             ],

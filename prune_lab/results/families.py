@@ -60,7 +60,8 @@ def distinct(records: Iterable[Record]) -> list[Record]:
     The same unpruned weights are one model, whatever the run that measured them: the base of a study, and the model
     that `prune-lab-prune` was given. Elsewhere, two runs may come to the same weights, as methods do that choose the
     same heads; each of them counts. Of several measurements of one model, that with a comparison stays, with the speed
-    that was measured last: `prune-lab-evaluate` measures it again, with more lines or on a quiet machine.
+    that was measured last: `prune-lab-evaluate` measures it again, with more lines or on a quiet machine. Where it has
+    no COMET score, it gets that of the measurement that was made last of those that have one.
     """
     found: dict[object, list[Record]] = {}
     for record in records:
@@ -81,7 +82,12 @@ def _joined(measured: Sequence[Record]) -> Record:
     kept = max(measured, key=lambda record: record.significance is not None)  # the first of the best
     timed = [record for record in measured if record.speed is not None]
     last = max(timed, key=lambda record: ("ratio" in (record.speed or {}), record.finished), default=None)
-    return kept if last is None or last is kept else replace(kept, speed=last.speed)
+    if last is not None and last is not kept:
+        kept = replace(kept, speed=last.speed)
+    scored = max((each for each in measured if each.comet is not None), key=lambda each: each.finished, default=None)
+    if kept.comet is None and scored is not None:
+        kept = replace(kept, comet=scored.comet, comet_model=scored.comet_model)
+    return kept
 
 
 def _run(record: Record) -> tuple[object, ...]:

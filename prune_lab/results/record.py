@@ -41,6 +41,9 @@ class Record:
         bleu_signature: Its full sacrebleu signature.
         chrf: Corpus chrF on the test set.
         chrf_signature: Its full sacrebleu signature.
+        comet: System score of a COMET model on the test set, as the model gives it (not multiplied by 100), or None.
+        comet_model: None, or what COMET scores must share to be compared: name, hash (of the checkpoint), version (of
+            unbabel-comet), precision.
         num_sentences: Number of test sentences.
         test_set: `name`, and `references_hash` (see `files.hash_lines`).
         decoding: beam_size, length_penalty (alpha) and length_penalty_formula, max_length_a, max_length_b,
@@ -88,6 +91,8 @@ class Record:
     bleu_signature: str | None = None
     chrf: float | None = None
     chrf_signature: str | None = None
+    comet: float | None = None
+    comet_model: dict[str, Any] | None = None
     num_sentences: int | None = None
     test_set: dict[str, Any] = field(default_factory=dict)
     decoding: dict[str, Any] = field(default_factory=dict)

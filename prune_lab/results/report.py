@@ -19,6 +19,7 @@ from prune_lab.results.answer_rows import answers_table, area_note, area_table
 from prune_lab.results.area import ranking
 from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
+from prune_lab.results.comet import comet_models
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.files import write_atomically
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
@@ -201,12 +202,18 @@ def _measurement(panel: Panel) -> str:
     values.append(("hash of the references", f"<code>{escape(panel.setting.references_hash)}</code>"))
     values.append(("BLEU signature", f"<code>{escape(panel.setting.bleu_signature)}</code>"))
     values += [("chrF signature", f"<code>{escape(signature)}</code>") for signature in chrf]
+    values += [("COMET model", _comet_model(model)) for model in comet_models(panel.records)]
     decoding = panel.records[0].decoding
     values.append(("decoding", escape("; ".join(f"{name} {value}" for name, value in decoding.items()))))
     if panel.base_hash is not None:
         unknown = f"; {panel.num_unknown} of the models do not say theirs" if panel.num_unknown else ""
         values.append(("hash of the base model", f"<code>{escape(panel.base_hash)}</code>{unknown}"))
     return definitions(values)
+
+
+def _comet_model(model: Mapping[str, Any]) -> str:
+    parts = [f"unbabel-comet {model['version']}", *([str(model["precision"])] if model.get("precision") else [])]
+    return f"{escape(str(model['name']))}; <code>{escape(str(model['hash']))}</code>; {escape(', '.join(parts))}"
 
 
 def _counts(records: Sequence[Record], failed: Sequence[Record], unfinished: Sequence[tuple[str, str]]) -> str:

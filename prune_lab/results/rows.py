@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from prune_lab.results.comet import comet_obstacle
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.files import relative_path
 from prune_lab.results.intervals import interval, interval_text
@@ -29,6 +30,7 @@ _QUALITY_HEADINGS = (
     "p",
     "p, Holm",
     "chrF",
+    "COMET",
     "validation BLEU",
     "time",
     "export",
@@ -63,14 +65,25 @@ def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
         groups.append(rows)
     searches = _validation_searches(panel)
     heading = f"validation BLEU ({searches[0]})" if len(searches) == 1 else "validation BLEU"
-    return table([heading if each == "validation BLEU" else each for each in _QUALITY_HEADINGS], groups)
+    headings = [heading if each == "validation BLEU" else each for each in _QUALITY_HEADINGS]
+    if not panel.has_comet:
+        column = headings.index("COMET")
+        del headings[column]
+        groups = [[(kind, [*row[:column], *row[column + 1 :]]) for kind, row in group] for group in groups]
+    return table(headings, groups)
 
 
 def quality_note(panel: Panel) -> str:
-    """What the p-values are, in plain words; empty where there are none."""
+    """What the p-values are, and why COMET scores are not shown, in plain words; empty where there is neither."""
     tests = PointTests(panel)
-    if not len(tests):
-        return ""
+    obstacle = comet_obstacle(panel.records)
+    notes = [f"{obstacle}; results.csv has them."] if obstacle else []
+    if len(tests):
+        notes.insert(0, _p_values_note(tests))
+    return " ".join(notes)
+
+
+def _p_values_note(tests: PointTests) -> str:
     return (
         "p: two-sided, of approximate randomisation against the unpruned model; b: of the paired bootstrap, where a "
         f"record has no randomisation. p, Holm: corrected for all {len(tests)} points; red: a significant loss."
@@ -117,6 +130,7 @@ def _quality_row(
         _p_value([record]),
         adjusted,
         "" if record.chrf is None else f"{record.chrf:.2f}",
+        "" if record.comet is None else f"{record.comet:.4f}",
         _validation(panel, record),
         _duration(record),
         "" if export is None else f'<a href="{escape(quote(export))}" title="{escape(export)}">open</a>',
@@ -141,7 +155,7 @@ def _size_row(point: Point, record: Record) -> tuple[str, Sequence[str]]:
 
 
 def _mean_row(panel: Panel, point: Point, adjusted: str) -> tuple[str, Sequence[str]]:
-    difference, chrf = panel.difference(point), point.chrf
+    difference, chrf, comet = panel.difference(point), point.chrf, point.comet
     spread = "" if point.bleu.std is None else f" ± {point.bleu.std:.2f}"
     cells = [""] * len(_QUALITY_HEADINGS)
     shown = (
@@ -156,6 +170,7 @@ def _mean_row(panel: Panel, point: Point, adjusted: str) -> tuple[str, Sequence[
         _p_value(point.records),
         adjusted,
         "" if chrf is None else f"{chrf.mean:.2f}" + ("" if chrf.std is None else f" ± {chrf.std:.2f}"),
+        "" if comet is None else f"{comet.mean:.4f}" + ("" if comet.std is None else f" ± {comet.std:.4f}"),
     )
     cells[: len(shown)] = shown
     return ("mean", cells)

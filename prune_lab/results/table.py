@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from prune_lab.results.comet import comet_in_words, comet_models, comet_obstacle
 from prune_lab.results.curves import Panel, Point, panels
 from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
@@ -39,6 +40,7 @@ _COLUMNS = (
     _Column("diff", lambda panel, point: _difference(panel, point), 0),
     _Column("95 % interval", lambda panel, point: _interval(point), 5),
     _Column("chrF", lambda panel, point: "" if point.chrf is None else f"{point.chrf.mean:.1f}", 1),
+    _Column("COMET", lambda panel, point: f"{point.comet.mean:.4f}" if panel.has_comet and point.comet else "", 8),
     _Column("params", lambda panel, point: _parameters(point), 2),
     _Column("speed", lambda panel, point: mean_change(point), 3),
 )
@@ -96,6 +98,9 @@ def _setting(panel: Panel) -> Iterator[str]:
     yield f"{setting.short_signature}, {of_what}"
     if panel.reference is not None and panel.lines:
         yield f"diff: against {effort(panel.reference)}"
+    models = comet_models(panel.records)
+    if models:
+        yield comet_obstacle(panel.records) or f"COMET: {comet_in_words(models[0])}"
 
 
 def _total_width(cells: dict[_Column, list[str]]) -> int:

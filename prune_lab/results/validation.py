@@ -31,7 +31,7 @@ REQUIRED_WHEN_COMPLETE = (
     "decoding_kind",
 )
 _INTEGERS = ("seed", "remaining_heads", "total_heads", "num_sentences", "parameters", "file_bytes")
-_NUMBERS = ("bleu", "chrf", "validation_bleu")
+_NUMBERS = ("bleu", "chrf", "comet", "validation_bleu")
 _TEXTS = (
     "method",
     "label",
@@ -56,7 +56,9 @@ _MAPPINGS = (
     "seconds",
     "config",
 )
-_OPTIONAL_MAPPINGS = ("speed", "significance")
+_OPTIONAL_MAPPINGS = ("speed", "significance", "comet_model")
+# What a COMET score cannot be compared without.
+_COMET_MODEL = ("name", "hash", "version")
 _CHOICES = {
     "status": STATUSES,
     "state": STATES,
@@ -123,6 +125,7 @@ def check_kinds(record: Record) -> None:
             raise ValueError(f"record key 'seconds.{name}' is {value!r}; allowed is a number")
     if record.speed is not None:
         _check_speed(record.speed)
+    _check_comet(record.comet, record.comet_model)
     if record.significance is not None:
         _check_randomisation(record.significance.get("randomisation"))
 
@@ -170,6 +173,15 @@ def _check_speed(speed: dict[str, Any]) -> None:
         isinstance(ratio, dict) and all(_is_number(ratio.get(name)) for name in ("low", "median", "high"))
     ):
         raise ValueError(f"record key 'speed.ratio' is {ratio!r}; allowed is a mapping with median, low and high")
+
+
+def _check_comet(score: float | None, model: dict[str, Any] | None) -> None:
+    """Both may be missing: COMET is asked for."""
+    if (score is None) != (model is None):
+        raise ValueError("record keys 'comet' and 'comet_model': one is set; allowed are both or none")
+    missing = [name for name in _COMET_MODEL if model is not None and not isinstance(model.get(name), str)]
+    if missing:
+        raise ValueError(f"record key 'comet_model' lacks {missing[0]!r}, which is text")
 
 
 def _check_randomisation(randomisation: Any) -> None:

@@ -29,6 +29,7 @@ _FREE = (
     "study.seeds",
     "logger",
     "callbacks",
+    "comet",
     "device",
     "training.keep_freed_memory",
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from prune_lab.data.corpus import read_lines
+from prune_lab.data.splits import Splits
+from prune_lab.evaluation.comet import Comet, warn_unless_raw
 from prune_lab.evaluation.evaluate import HYPOTHESES
 from prune_lab.model.storage import CONFIG
 from prune_lab.model.transformer import Transformer
+from prune_lab.results.comet import comet_identity
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, Seeds
@@ -91,6 +94,31 @@ def translations_of(place: Path, num_sentences: int) -> list[str]:
             f"{path}: {len(lines)} lines for {num_sentences} sentences; remove {place} to make it again"
         )
     return lines
+
+
+def with_comet(record: Record, place: Path, splits: Splits, split: str, comet: Comet) -> Record:
+    """The record of a stage that is done, scored from the translations that it left, and stored.
+
+    Args:
+        record: stays as it is where it has a score of this COMET model; one of another model is replaced.
+        place: its directory.
+        splits: text and references.
+        split: which of them was translated.
+        comet: what scores.
+
+    Raises:
+        ValueError: the COMET model cannot be loaded.
+        DamagedFileError: there are others than so many translations.
+    """
+    if record.comet_model and comet_identity(record.comet_model) == comet_identity(comet.facts):
+        return record
+    warn_unless_raw(splits)
+    corpus = getattr(splits, split)
+    hypotheses = translations_of(place, len(corpus.pairs))
+    value = comet.score(corpus.sources, hypotheses, corpus.targets)
+    scored = replace(record, comet=value, comet_model=comet.facts)
+    scored.save(place)
+    return scored
 
 
 def result_line(record: Record) -> str:

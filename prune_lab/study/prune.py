@@ -20,7 +20,7 @@ from prune_lab.pruning.selection import keep_rule_mask
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
 from prune_lab.study.on_text import rescale_on_text, score_on_text
-from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all
+from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all, with_comet
 from prune_lab.study.prune_settings import PruneSettings
 from prune_lab.training.callbacks.gradual_masks import GradualMasks
 from prune_lab.training.callbacks.validation import ScoreSettings
@@ -59,6 +59,7 @@ def prune_model(model: Transformer, settings: PruneSettings, directory: Path) ->
         wanted = budgets
         _check(wanted, counted, model, settings)
     pruner = _Pruner(model, settings, directory, by_keep_rule=isinstance(budgets, str))
+    pruner.score_what_is_done(wanted)
     left = [budget for budget in wanted if complete_record(pruner.place_of(budget)) is None]
     for budget in wanted:
         pruner.show(budget)
@@ -254,6 +255,14 @@ class _Pruner:
         assert self._settings.report_split is not None
         return translations_of(place, len(getattr(self._settings.splits, self._settings.report_split).pairs))
 
+    def score_what_is_done(self, budgets: Sequence[int]) -> None:
+        """Give the records of earlier runs a COMET score, where one is wanted."""
+        settings = self._settings
+        for place in (self._directory / INPUT, *map(self.place_of, budgets)):
+            record = None if settings.comet is None else complete_record(place)
+            if record is not None and settings.comet is not None and settings.report_split is not None:
+                with_comet(record, place, settings.splits, settings.report_split, settings.comet)
+
     def show(self, num_heads: int) -> None:
         """Print a line about a point that is done."""
         place = self.place_of(num_heads)
@@ -273,6 +282,7 @@ class _Pruner:
             seed=settings.seed,
             base_hash=settings.base_hash,
             device=settings.device,
+            comet=settings.comet,
             speed=settings.speed,
             config=settings.config,
             **facts,

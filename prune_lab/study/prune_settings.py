@@ -11,6 +11,7 @@ import torch
 
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.comet import Comet
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.schedule import Schedule
 from prune_lab.pruning.selection import Selection
@@ -46,6 +47,7 @@ class PruneSettings:
         method: what chose the heads of the model, for its own record; None where nothing says it.
         base_hash: hash of the weights of the base model, for records.
         device: where models are scored and decoded.
+        comet: scores translations besides BLEU and chrF, those of earlier runs too; None for neither.
         updates: how long the model was trained before, for records; None where that is not known.
         config: the full configuration, for records.
         callbacks: makes more Lightning callbacks.
@@ -71,6 +73,7 @@ class PruneSettings:
     method: str | None
     base_hash: str | None
     device: torch.device
+    comet: Comet | None
     updates: int | None
     config: dict[str, Any]
     callbacks: Callable[[], Sequence[Callback]]

@@ -59,6 +59,7 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     directory = Path(directory)
     is_new = check_identity(setup.config, setup.plan, contents_of(setup.splits, setup.trained_base), directory)
     stages = Stages(setup, directory)
+    stages.score_what_is_done()
     try:
         _keep_tokenizer(setup.tokenizer, directory / TOKENIZER)
         stages.base()

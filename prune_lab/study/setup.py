@@ -15,6 +15,7 @@ from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.splits import Splits
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.decoding.options import DecodingOptions
+from prune_lab.evaluation.comet import Comet
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 from prune_lab.study.plan import VARIED, Plan
@@ -45,6 +46,7 @@ class StudySetup:
         decoding: how the test set is decoded.
         device: where models are scored and decoded.
         config: the full configuration, for records.
+        comet: scores translations besides BLEU and chrF, those of earlier runs too; None for neither.
         trained_base: a model to use as the base, instead of training one.
         trained_updates: updates that it was trained for; None where that is not known.
         trained_seed: seed of the weights that it began with; None where that is not known.
@@ -61,6 +63,7 @@ class StudySetup:
     decoding: DecodingOptions
     device: torch.device
     config: dict[str, Any]
+    comet: Comet | None = None
     trained_base: Transformer | None = None
     trained_updates: int | None = None
     trained_seed: int | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,7 @@ from prune_lab.study.outcome import (
     training_facts,
     translations_of,
     updates_in_all,
+    with_comet,
 )
 from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
@@ -89,6 +91,23 @@ class Stages:
     def place_of(self, point: Point) -> Path:
         """The directory of a point."""
         return self.directory / "points" / point.name
+
+    def score_what_is_done(self) -> None:
+        """Give the records of earlier runs a COMET score, where one is wanted.
+
+        Raises:
+            ValueError: the COMET model cannot be loaded.
+            DamagedFileError: a stage has not left as many translations as there are sentences.
+        """
+        setup = self.setup
+        if setup.comet is None:
+            return
+        for place in (self.directory / "base", self.directory / "continued", *map(self.place_of, setup.plan.points())):
+            record = None
+            with suppress(DamagedFileError):  # told when it is the turn of its stage
+                record = complete_record(place)
+            if record is not None:
+                with_comet(record, place, setup.splits, "test", setup.comet)
 
     def base(self) -> Record:
         """Train the base model, or take the one that is given."""
@@ -199,6 +218,7 @@ class Stages:
             **training_facts(made.result),
             base_hash=self.base_hash,
             device=setup.device,
+            comet=setup.comet,
             speed=setup.plan.speed,
             config=setup.config,
             **facts,

@@ -23,6 +23,7 @@ ALLOWED = {
     **dict.fromkeys(LIGHTNING, ("training", "data/datamodule.py")),
     "matplotlib": ("results", "analysis"),
     "transformers": ("checkpoints",),
+    "comet": ("evaluation/comet.py",),
 }
 
 

@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from test_run import GATES, Killed, StopAt, files_of, results_of
 
-from prune_lab.data.corpus import Corpus
+from prune_lab.data.corpus import Corpus, read_lines
 from prune_lab.data.splits import Splits
+from prune_lab.evaluation.comet import Comet
+from prune_lab.evaluation.comet_checkpoint import find_checkpoint
 from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
+from prune_lab.results.collect import collect
 from prune_lab.results.record import Record
 from prune_lab.study.identity import check_identity, contents_of
 from prune_lab.study.run import StudyIncompleteError, run_study
@@ -59,6 +63,34 @@ def killed(make_setup: Make, copied: Path) -> Path:
 def cut_short(path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.filterwarnings("ignore:COMET expects raw text")
+def test_comet_scores_what_is_done_from_its_translations(
+    make_setup: Make, copied: Path, trained: list[str], comet_model: Any, stand_in_score: Callable[..., float]
+) -> None:
+    before = {record.directory: record for record in collect([copied])}
+    setup = make_setup(METHODS, budgets=[4])
+    shutil.rmtree(copied / "points" / "magnitude-4heads-seed1")
+    for factor in (0.001, 0.002):
+        model = str(comet_model(f"model of {factor}", factor))
+        comet = Comet(find_checkpoint(model), torch.device("cpu"))
+        run_study(dataclasses.replace(setup, comet=comet, config={**setup.config, "comet": model}), copied)
+        test = setup.splits.test
+        for place, earlier in before.items():
+            assert place is not None
+            record = Record.load(place)
+            hypotheses = read_lines(place / "hypotheses.txt")
+            assert record.comet == pytest.approx(stand_in_score(test.sources, hypotheses, test.targets, factor))
+            assert record.comet_model == comet.facts
+            if "magnitude" not in place.name:
+                assert dataclasses.replace(record, comet=None, comet_model=None) == earlier
+    assert trained == []
+    (copied / POINT / "hypotheses.txt").write_text("one line\n")
+    comet = Comet(find_checkpoint(str(comet_model("third", 3.0))), torch.device("cpu"))
+    with pytest.raises(DamagedFileError, match="1 lines for 8 sentences"):
+        run_study(dataclasses.replace(setup, comet=comet), copied)
+    assert Record.load(copied / POINT).complete
 
 
 def test_every_stage_that_is_done_is_named(make_setup: Make, copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
