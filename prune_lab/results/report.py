@@ -20,6 +20,8 @@ from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.files import write_atomically
+from prune_lab.results.making_time import TITLE as MAKING_TIME
+from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
 from prune_lab.results.record import Record
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
@@ -114,6 +116,8 @@ def _section(
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
     note = quality_note(panel)
     parts += [f'<p class="quiet">{escape(note)}</p>'] if note else []
+    times = time_table(panel)
+    parts += [f"<h3>{MAKING_TIME}</h3>", times] if times else []
     sizes = size_table(panel)
     if sizes:
         parts += ["<h3>Size and speed</h3>", sizes]

@@ -12,6 +12,7 @@ from prune_lab.results.answers_text import answers_text
 from prune_lab.results.beside_published import published_text
 from prune_lab.results.collect import collect
 from prune_lab.results.files import write_atomically
+from prune_lab.results.making_time import time_text
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
 from prune_lab.results.single_heads import single_heads_text
@@ -77,9 +78,9 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
     report = write_report(records, directory, title=f"Study {setup.plan.name}", configuration=setup.config)
     print()
     print(text_table(records))
-    for found in (answers_text(records), single_heads_text(records), published_text(records, setup.config)):
-        if found:
-            print(f"\n{found}\n")
+    parts = (answers_text(records), time_text(records), single_heads_text(records))
+    for text in filter(None, (*parts, published_text(records, setup.config))):
+        print(f"\n{text}\n")
     print(f"report: {report}")
     if failures:
         raise StudyIncompleteError(failures)
