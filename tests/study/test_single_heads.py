@@ -109,7 +109,9 @@ def test_a_study_that_was_stopped_goes_on_with_the_next_model(
     assert len(made) == 7 and not set(made) & set(first)
     assert path.read_text() == (done / FILE_NAME).read_text()
     said = capsys.readouterr().out
-    assert re.search(r"^4 of 4: single heads: 12 models, synthetic validation BLEU \d+\.\d\d with all heads$", said, re.M)
+    assert re.search(
+        r"^4 of 4: single heads: 12 models, synthetic validation BLEU \d+\.\d\d with all heads$", said, re.M
+    )
     made.clear()
     run_study(make_setup(METHODS, **ASKED), tmp_path)
     assert made == [] and "4 of 4: single heads: done before, 12 models" in capsys.readouterr().out
