@@ -131,7 +131,9 @@ def _row(
     if bleu is None and difference is None and not note:
         raise ValueError(f"{where}: no bleu, no difference and no note; allowed is a row with at least one of them")
     if bleu is not None and difference is not None:
-        raise ValueError(f"{where}.difference: {difference!r} beside bleu; it follows from bleu and unpruned, leave it")
+        raise ValueError(
+            f"{where}.difference: {values['difference']!r} beside bleu; it follows from bleu and unpruned, leave it"
+        )
     if bleu is not None and unpruned is not None:
         difference = bleu - unpruned
     return PublishedRow(

@@ -117,9 +117,9 @@ class SingleHeads:
         if removed:
             total, losses = sum(self.original_heads.values()), sum(map(self.is_loss, removed))
             gains = sum(self.is_significant(each) and each.difference > 0 for each in removed)
-            of_all = f"{total}" if len(removed) == total else f"the {len(removed)} (of {total}) measured so far"
+            of_all = f"{total} heads" if len(removed) == total else f"{len(removed)} heads measured so far (of {total})"
             by_paper = sum(each.p_value < _LEVEL_ALONE for each in removed)
-            text = f"{len(removed) - losses} of {of_all} heads can be removed alone without a significant loss"
+            text = f"{len(removed) - losses} of {of_all} can be removed alone without a significant loss"
             found.append(
                 f"{text} ({gains} for a significant gain; for {by_paper} p < {_LEVEL_ALONE:g} without a correction, "
                 "whichever way)."
@@ -127,10 +127,10 @@ class SingleHeads:
         if best:
             sites = sum(number > 1 for number in self.original_heads.values())
             enough = sum(not self.is_loss(each) for each in best.values())
-            so_far = f"{sites}" if len(best) == sites else f"the {len(best)} (of {sites}) measured so far"
+            so_far = f"{sites} sites" if len(best) == sites else f"{len(best)} sites measured so far (of {sites})"
             worst = min(best.values(), key=lambda each: each.difference)
             found.append(
-                f"For {enough} of {so_far} sites one head is enough; most is lost at {worst.site} "
+                f"For {enough} of {so_far} one head is enough; most is lost at {worst.site} "
                 f"({worst.difference:+.2f} BLEU with head {worst.head} alone)."
             )
         return found

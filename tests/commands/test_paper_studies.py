@@ -17,13 +17,19 @@ from prune_lab.study.plan import Plan
 Call = Callable[..., tuple[Path, str]]
 PAPERS = ("dsp2021", "kwon2022", "michel2019", "voita2019")
 LARGE = ("voita2019_opensubtitles", "voita2019_wmt")
+KINDS = ("encoder_self", "decoder_self", "decoder_cross")
 SMALL = {
     "voita2019": ["hard_concrete.weights=[0.01,9]", "encoder_only.weights=[9]", "from_scratch.weights=[9]"],
-    "michel2019": ["random.seeds=[1]"],
+    "michel2019": ["random.seeds=[1]", *(f"{kind}.shares=[0.75]" for kind in KINDS)],
     "dsp2021": ["hard_concrete.penalty_warmup_updates=2"],
     "kwon2022": ["random.seeds=[1]"],
 }
-BUDGETS = {"dsp2021": ["study.budgets=[6,3]"], "kwon2022": ["study.budgets=[8,3]"]}
+BUDGETS = {
+    "voita2019": [],
+    "michel2019": ["study.shares=[0.9,0.5]"],
+    "dsp2021": ["study.budgets=[6]"],
+    "kwon2022": ["study.budgets=[8,3]"],
+}
 
 
 def plan_of(study: str) -> Plan:
@@ -111,10 +117,11 @@ def small(tiny: list[str]) -> list[str]:
     return ["data=synthetic", *sizes, *tuning, "training.average_decay=null", "study.speed=null"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("study", PAPERS)
 def test_it_runs_and_reports_what_the_paper_says(study: str, small: list[str], call: Call) -> None:
     methods = [f"study.methods.{setting}" for setting in SMALL[study]]
-    directory, said = call("study", f"study={study}", *small, *BUDGETS.get(study, ()), *methods)
+    directory, said = call("study", f"study={study}", *small, *BUDGETS[study], *methods)
     page = (directory / "report.html").read_text(encoding="utf-8")
     names = {method.name for method in plan_of(study).methods}
     found = [Record.load(path) for path in directory.rglob("record.json")]

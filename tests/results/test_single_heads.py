@@ -97,8 +97,9 @@ def test_it_is_told_as_the_paper_tells_it() -> None:
 def test_what_is_not_measured_yet_is_not_told_of() -> None:
     some = SingleHeads(HEADER, (*REMOVED[:3], *ALONE[:3]))
     first, second = some.sentences()
-    assert first.startswith("3 of the 3 (of 6) measured so far heads")
-    assert second.startswith("For 1 of the 1 (of 3) measured so far sites")
+    # Of three p-values, 0.02 is multiplied by two alone.
+    assert first.startswith("2 of 3 heads measured so far (of 6) can be removed")
+    assert second.startswith("For 1 of 1 sites measured so far (of 3) one head")
     assert SingleHeads(HEADER, ()).sentences() == []
 
 
@@ -137,10 +138,9 @@ def test_a_map_for_each_question_frames_what_is_significant(theme: Any) -> None:
     assert heat_maps(SingleHeads(HEADER, ())) is None
 
 
-def test_the_report_shows_them_beside_the_base_that_they_are_of(
-    tmp_path: Path, records_of_study: Any, write_study: Any, record: Any
-) -> None:
-    root = write_study(records_of_study(layers=1, width=2), tmp_path / "study")
+def test_the_report_shows_them_beside_the_base_that_they_are_of(tmp_path: Path, record: Any, write_study: Any) -> None:
+    small = {"layers": 1, "width": 2, "speed": None}
+    root = write_study([record("unpruned", 6, **small), record("gradient", 3, **small)], tmp_path / "study")
     base = record("base", 6, layers=1, width=2, weights_hash="ab" * 32, export=None)
     base.save(root / "base")
     written(root / "single_heads.jsonl", ALL.heads)
