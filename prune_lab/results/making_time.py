@@ -12,6 +12,9 @@ from prune_lab.results.record import Record
 
 TITLE = "Time to make the models"
 _HEADINGS = ("method", "models", "time for all", "time for one, mean")
+_NOTE = (
+    "Scores, cuts and training; not translation. Scores that several models share count for the first that needed them."
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class MakingTime:
 
     Attributes:
         line: Name of the method.
-        seconds: For all its models together. Scores that several points share are in that of the first.
+        seconds: For all its models together. Scores that several models share are in that of the first.
         num_models: How many models.
     """
 
@@ -50,7 +53,7 @@ def time_table(panel: Panel) -> str | None:
         )
         for each in making_times(panel)
     ]
-    return table(_HEADINGS, [rows]) if rows else None
+    return f'{table(_HEADINGS, [rows])}<p class="quiet">{escape(_NOTE)}</p>' if rows else None
 
 
 def time_text(records: Sequence[Record], width: int = 80) -> str:
