@@ -18,7 +18,7 @@ from prune_lab.heads import HeadSite
 from prune_lab.results.holm import holm
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
-from prune_lab.results.significance import LEVEL
+from prune_lab.results.significance import LEAST_BLEU, LEVEL
 
 FILE_NAME = "single_heads.jsonl"
 FORMAT_VERSION = 1
@@ -112,6 +112,8 @@ class SingleHeads:
 
     def sentences(self) -> list[str]:
         """What was found, as the paper says it."""
+        if self.heads and self.header["bleu"] < LEAST_BLEU:
+            return [f"A base of {self.header['bleu']:.2f} BLEU does not translate; nothing can be told of its heads."]
         removed, best = self.of("removed"), self.best_alone()
         found = []
         if removed:

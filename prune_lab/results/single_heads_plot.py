@@ -17,6 +17,7 @@ _TITLES = {"removed": "each head alone removed", "alone": "each head alone left 
 _MAX_NUMBERED = 8
 # BLEU up to which colours grow in proportion; beyond it they grow with the logarithm.
 _LINEAR = 0.5
+_TICKS = (-30, -10, -3, -1, -0.3, 0, 0.3, 1, 3, 10, 30)
 
 
 def heat_maps(measured: SingleHeads, *, theme: Theme = LIGHT) -> Figure | None:
@@ -42,7 +43,11 @@ def heat_maps(measured: SingleHeads, *, theme: Theme = LIGHT) -> Figure | None:
             _draw(axis, measured, question, colours, norm, theme)
             title(axis, _TITLES[question], theme)
         bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, label="difference in BLEU", shrink=0.9)
-        bar.ax.tick_params(colors=theme.muted, labelcolor=theme.text)
+        ticks = [value for value in _TICKS if abs(value) <= largest]
+        bar.set_ticks(ticks, labels=[f"{value:+g}" if value else "0" for value in ticks])
+        bar.ax.minorticks_off()
+        bar.ax.tick_params(colors=theme.muted, labelcolor=theme.text, labelsize=7)
+        bar.ax.yaxis.label.set_size(8)
         bar.ax.yaxis.label.set_color(theme.text)
         bar.outline.set_visible(False)
     return figure

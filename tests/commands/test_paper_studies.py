@@ -134,4 +134,4 @@ def test_it_runs_and_reports_what_the_paper_says(study: str, small: list[str], c
         lines = (directory / "single_heads.jsonl").read_text(encoding="utf-8").splitlines()
         keys = {(line["question"], line["site"], line["head"]) for line in map(json.loads, lines[1:])}
         assert len(lines) == 1 + len(keys) == 1 + 2 * 12
-        assert re.search(r"\d+ of 12 heads can be removed alone", " ".join(said.split()))
+        assert "Single heads: " in said and (directory / "single_heads.png").stat().st_size > 1000

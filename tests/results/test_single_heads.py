@@ -103,6 +103,11 @@ def test_what_is_not_measured_yet_is_not_told_of() -> None:
     assert SingleHeads(HEADER, ()).sentences() == []
 
 
+def test_nothing_is_told_of_a_base_that_does_not_translate() -> None:
+    (only,) = SingleHeads({**HEADER, "bleu": 0.4}, ALL.heads).sentences()
+    assert only == "A base of 0.40 BLEU does not translate; nothing can be told of its heads."
+
+
 def test_lines_that_were_cut_short_are_left_out(tmp_path: Path) -> None:
     path = written(tmp_path / "single_heads.jsonl", [*REMOVED, *ALONE])
     found = read_single_heads(path)
