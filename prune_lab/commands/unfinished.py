@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
 from prune_lab.results.record import FILE_NAME, Record
+from prune_lab.results.single_heads import FILE_NAME as SINGLE_HEADS
+from prune_lab.results.single_heads import missing_single_heads
+
+if TYPE_CHECKING:
+    from prune_lab.study.plan import Plan
 
 _SHOWN = 3
 EXPORT = "export"
@@ -106,16 +111,23 @@ def _of_study(directory: Path, config: dict[str, Any]) -> str:
         return "no record yet of the base"
     if not (directory / "continued" / FILE_NAME).exists():
         return "no record yet of the base trained on"
-    names = _points(directory, config)
+    plan = _plan(directory, config)
+    names = [point.name for point in plan.points()]
     missing = [name for name in names if not (directory / "points" / name / FILE_NAME).exists()]
-    return f"{len(missing)} of {len(names)} points have no record yet: {_some(missing)}" if missing else ""
+    if missing:
+        return f"{len(missing)} of {len(names)} points have no record yet: {_some(missing)}"
+    num_missing = len(missing_single_heads(directory / SINGLE_HEADS, plan.single_heads, _original_heads(directory)))
+    return f"{num_missing} models with or without a single head are not measured yet" if num_missing else ""
 
 
-def _points(directory: Path, config: dict[str, Any]) -> list[str]:
+def _plan(directory: Path, config: dict[str, Any]) -> Plan:
     from prune_lab.study.plan import Plan
 
-    heads = Record.load(directory / "base").original_heads
-    return [point.name for point in Plan.from_config(config["study"], heads).points()]
+    return Plan.from_config(config["study"], _original_heads(directory))
+
+
+def _original_heads(directory: Path) -> dict[str, int]:
+    return Record.load(directory / "base").original_heads
 
 
 def _some(names: Sequence[str]) -> str:

@@ -32,6 +32,15 @@ def counts_by_kind(record: Record) -> dict[str, int]:
     return counts
 
 
+def original_by_kind(record: Record) -> dict[str, int]:
+    """Heads of the unpruned model of one record for each kind of site."""
+    counts: dict[str, int] = {}
+    for site, number in record.original_heads.items():
+        kind = kind_of_site(site)
+        counts[kind] = counts.get(kind, 0) + number
+    return counts
+
+
 def original_heads(panel: Panel) -> dict[str, int]:
     """Site -> number of heads in the unpruned model, in the order encoder, decoder, cross, then by layer.
 

@@ -13,19 +13,23 @@ from urllib.parse import quote
 from matplotlib.figure import Figure
 
 from prune_lab.heads import HeadScores
-from prune_lab.results import grids, plots, speed_plot
+from prune_lab.results import grids, plots, single_heads_plot, speed_plot
 from prune_lab.results.agreement_section import agreement_section
 from prune_lab.results.answer_rows import answers_table, area_note, area_table
 from prune_lab.results.area import ranking
+from prune_lab.results.beside_published import published_section
 from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
 from prune_lab.results.comet import comet_models
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.files import write_atomically
+from prune_lab.results.making_time import TITLE as MAKING_TIME
+from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
 from prune_lab.results.record import Record
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import LEVEL, PointTests, best_of, fewest_heads
+from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
 from prune_lab.results.summary import TOLERANCE, answers, best_answer, effort, sentences, trained_otherwise
 
@@ -74,7 +78,7 @@ def write_report(
     failed = [record for record in records if not record.complete]
     body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed, unfinished))}</p>']
     for number, panel in enumerate(found, start=1):
-        body += _section(panel, styles, directory, number, alone=len(found) == 1)
+        body += _section(panel, styles, directory, number, alone=len(found) == 1, configuration=configuration)
     body += agreement_section(scores or {}, directory, _figure)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
@@ -88,7 +92,14 @@ def write_report(
     return write_atomically(directory / "report.html", page(title, body))
 
 
-def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, number: int, alone: bool) -> list[str]:
+def _section(
+    panel: Panel,
+    styles: Mapping[str, MethodStyle],
+    directory: Path,
+    number: int,
+    alone: bool,
+    configuration: Mapping[str, Any] | None,
+) -> list[str]:
     setting, suffix = panel.setting, "" if number == 1 else f"-{number}"
     heading = f"{setting.test_set}: {setting.decoding_label}" + (f"; {panel.base_name}" if panel.base_name else "")
     parts = [] if alone else [f"<h2>{escape(heading)}</h2>"]
@@ -106,9 +117,13 @@ def _section(panel: Panel, styles: Mapping[str, MethodStyle], directory: Path, n
             parts += [f"<h3>{escape(heading)}</h3>", embedded]
         if name == "curve":
             parts += _answers(panel, styles)
+            parts += published_section(panel, configuration)
+    parts += _single_heads(panel, directory, suffix)
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
     note = quality_note(panel)
     parts += [f'<p class="quiet">{escape(note)}</p>'] if note else []
+    times = time_table(panel)
+    parts += [f"<h3>{MAKING_TIME}</h3>", times] if times else []
     sizes = size_table(panel)
     if sizes:
         parts += ["<h3>Size and speed</h3>", sizes]
@@ -125,6 +140,17 @@ def _answers(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
     if ranked is not None:
         parts += ["<h3>Area under the curve</h3>", area_table(ranked, styles)]
         parts.append(f'<p class="quiet">{escape(area_note(ranked, panel.setting.total_heads))}</p>')
+    return parts
+
+
+def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
+    parts = []
+    for number, measured in enumerate(single_heads_of(panel.records)):
+        path = directory / f"single_heads{suffix}{f'-base{number + 1}' if number else ''}.png"
+        draw = partial(single_heads_plot.heat_maps, measured)
+        figure = _figure(draw, [path], f"{TITLE}: difference in BLEU of each", _SINGLE_HEADS)
+        parts += [f"<h3>{TITLE}</h3>", f"<p>{escape(' '.join(measured.sentences()))}</p>", figure or ""]
+        parts += [single_heads_table(measured), f'<p class="quiet">{escape(measured.how)}</p>']
     return parts
 
 
@@ -148,6 +174,10 @@ _GRIDS = (
     "What was kept",
     "Rows are sites; columns are heads, as numbered in the unpruned model. Where a point has "
     "several seeds, a paler cell was kept by fewer of them.",
+)
+_SINGLE_HEADS = (
+    "Each cell is a model of its own, really pruned, on the validation text. Framed: a significant difference. The "
+    "best single head of a site is the best of several on the same text, and so a little too good."
 )
 _SPEED = (
     "Measured decoding speed",

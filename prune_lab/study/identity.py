@@ -27,6 +27,8 @@ _FREE = (
     "study.budgets",
     "study.shares",
     "study.seeds",
+    "study.single_heads",
+    "study.published",
     "logger",
     "callbacks",
     "comet",

@@ -13,6 +13,8 @@ from typing import Any
 from prune_lab.pruning.budgets import budget_from_share
 from prune_lab.pruning.selection import Selection
 from prune_lab.results.files import safe_name
+from prune_lab.results.published import Published, parse_published
+from prune_lab.results.single_heads import QUESTIONS
 from prune_lab.study.checks import check_keys, check_seeds, check_whole, fields_of
 from prune_lab.study.method import Method
 from prune_lab.study.tuning import Tuning
@@ -69,6 +71,9 @@ class Plan:
         scoring_sentences: training sentences that criteria look at; None for all.
         selection: scope and floor.
         speed: lines, repeats and batch of the speed measurement; None for no measurement.
+        single_heads: questions about the heads of the base, one by one: `removed` (each head alone), `alone` (all heads
+            of its site but this one).
+        published: what papers report, to stand beside what is measured.
     """
 
     name: str
@@ -80,6 +85,8 @@ class Plan:
     scoring_sentences: int | None = None
     selection: dict[str, Any] = field(default_factory=dict)
     speed: dict[str, Any] | None = None
+    single_heads: tuple[str, ...] = ()
+    published: tuple[Published, ...] = ()
 
     def __post_init__(self) -> None:
         check_seeds("study.seeds", self.seeds)
@@ -94,6 +101,10 @@ class Plan:
                     f"study.methods.{method.name}.distillation: a weight of {method.distillation.weight} needs "
                     "study.tuning.recovery_updates from 1, since gates train without a teacher"
                 )
+        questions = self.single_heads
+        if not isinstance(questions, tuple) or not all(name in QUESTIONS for name in questions):
+            shown = list(questions) if isinstance(questions, tuple) else questions
+            raise ValueError(f"study.single_heads: {shown!r}; allowed are lists of {', '.join(QUESTIONS)}")
         places: dict[str, Point] = {}
         for point in self.points():
             if point.name in places:
@@ -134,6 +145,8 @@ class Plan:
                 _check_budgets_of_kinds(where, methods[-1], settings["budgets"] or values["budgets"], heads, selection)
         values["methods"] = tuple(methods)
         values["vary"] = VARIED if values.get("vary") is None else values["vary"]
+        values["single_heads"] = () if values.get("single_heads") is None else values["single_heads"]
+        values["published"] = parse_published(values.get("published"))
         values["tuning"] = Tuning(**fields_of(Tuning, values["tuning"], "study.tuning"))
         return cls(**values)
 

@@ -12,16 +12,17 @@ from prune_lab.training.callbacks.progress import in_words
 class Progress:
     """Prints a line for each stage that ends: `3 of 14: gradient-18heads-seed1: 18 heads, ..., 12 min left`.
 
-    A stage takes its time in training, by the number of its updates, and in being measured, which is much the same for
-    all; both are known from the stages that this process did.
+    A stage takes its time in training, by the number of its updates, and in measuring models, which is much the same
+    for each; both are known from the stages that this process did.
 
     Args:
         updates: of all stages by name, in the order in which they are done; 0 for those that train nothing.
         heading: what the study does, said before anything else.
+        models: how many models a stage measures, where that is not one.
     """
 
-    def __init__(self, updates: Mapping[str, int], heading: str = "") -> None:
-        self._heading = heading
+    def __init__(self, updates: Mapping[str, int], heading: str = "", models: Mapping[str, int] | None = None) -> None:
+        self._heading, self._models = heading, dict(models or {})
         self._updates, self._num_stages = dict(updates), len(updates)
         self._trained = self._num_made = 0
         self._training = self._measuring = 0.0
@@ -47,7 +48,7 @@ class Progress:
         updates = self._updates.pop(name, 0)
         if updates:
             self._trained, self._training = self._trained + updates, self._training + making
-        self._measuring, self._num_made = self._measuring + measuring, self._num_made + 1
+        self._measuring, self._num_made = self._measuring + measuring, self._num_made + self._models.get(name, 1)
         left = self.seconds_left()
         self._say(name, f"{result}, {in_words(left)} left in all" if left else result)
 
@@ -57,7 +58,8 @@ class Progress:
         if not self._num_made or (wanted and not self._trained):
             return 0.0
         training = wanted * self._training / self._trained if wanted else 0.0
-        return training + len(self._updates) * self._measuring / self._num_made
+        num_models = sum(self._models.get(name, 1) for name in self._updates)
+        return training + num_models * self._measuring / self._num_made
 
     def take_heading(self) -> str:
         """The heading if nobody said it yet; it is said once."""

@@ -84,7 +84,7 @@ class StudySetup:
         begin = "the base is given" if self.trained_base is not None else "a base"
         return (
             f"study {self.plan.name}: {begin}, the base trained on, {len(self.plan.points())} points of "
-            f"{', '.join(names)}; data {self.splits.name}"
+            f"{', '.join(names)}{', single heads' if self.plan.single_heads else ''}; data {self.splits.name}"
         )
 
     @property

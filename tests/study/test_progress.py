@@ -55,3 +55,11 @@ def test_nothing_is_guessed_of_trainings_before_the_first() -> None:
     progress = Progress({"first": 0, "second": 100})
     progress.made("first", "", making=3.0, measuring=2.0)
     assert progress.seconds_left() == 0.0
+
+
+def test_a_stage_that_measures_many_models_takes_as_much_longer() -> None:
+    progress = Progress({"a": 0, "b": 0, "many": 0}, models={"many": 10})
+    progress.made("a", "", making=0.0, measuring=3.0)
+    assert progress.seconds_left() == 3.0 + 30.0
+    progress.made("many", "", making=0.0, measuring=8.0)
+    assert progress.seconds_left() == 11.0 / 11
