@@ -47,7 +47,7 @@ def heat_maps(measured: SingleHeads, *, theme: Theme = LIGHT) -> Figure | None:
         bar.set_ticks(ticks, labels=[f"{value:+g}" if value else "0" for value in ticks])
         bar.ax.minorticks_off()
         bar.ax.tick_params(colors=theme.muted, labelcolor=theme.text, labelsize=7)
-        bar.ax.yaxis.label.set_size(8)
+        bar.ax.yaxis.label.set_fontsize(8)
         bar.ax.yaxis.label.set_color(theme.text)
         bar.outline.set_visible(False)
     return figure
