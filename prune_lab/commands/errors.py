@@ -55,6 +55,9 @@ def one_line(error: BaseException, known_keys: Callable[[], Iterable[str]] = lis
     if found := re.search(r"Ambiguous value for argument '([^=]+)=(.*?)' 1\.", text):
         key, values = found.groups()
         return f"{key}={values}: more than one value; write {key}=[{values}] for a list, or add --multirun to run each"
+    if found := re.search(r"Error merging override ([^=\s]+)=(\S*)", text):
+        key, value = found.groups()
+        return f"{key}: {value}; allowed are values of the kind that --help shows for it"
     if found := re.search(r"Could not (?:override|delete from config\.) '([^']+)'", text):
         return _unknown_key(found.group(1), list(known_keys()))
     if isinstance(error, MissingMandatoryValue):
