@@ -58,6 +58,7 @@ def test_packed_product(fast: bool, sizes: tuple[int, int, int]) -> None:
         assert torch.equal(packed_product(rows.to(dtype), matrix.to(dtype)), rows.to(dtype) @ matrix.to(dtype).T)
 
 
+@pytest.mark.filterwarnings("ignore:TF32 acceleration")
 def test_packed_product_is_of_no_use_where_onednn_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, matrix = drawn(4, 8).float(), drawn(5, 8, seed=1).float()
     monkeypatch.setattr(kernels, "_packed", mock.Mock(side_effect=AssertionError("switched off")))
