@@ -198,7 +198,10 @@ def test_an_unknown_attention_is_refused_with_the_known_ones():
         ),
         ({"gates": {"name": "hard_concrete", "options": 3}}, "model.gates.options: 3; allowed is a mapping"),
         ({"gates": {"name": "nope"}}, "gates: 'nope' is unknown; allowed are fixed, hard_concrete"),
-        ({"gates": {"name": "fixed", "options": {"beta": 1}}}, "gates.options of fixed: ['beta'] not all known"),
+        (
+            {"gates": {"name": "fixed", "options": {"beta": 1}}},
+            "gates.options.beta: unknown for fixed; allowed are value",
+        ),
         ({"gates": {"name": None}}, "model.gates.name: None; allowed is the name of a kind of gate"),
     ],
     ids=str,

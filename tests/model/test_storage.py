@@ -441,7 +441,7 @@ def test_a_config_that_is_none_is_refused(export, content):
         ({"gates": {"name": "soft"}}, "gates: 'soft' is unknown; allowed are fixed, hard_concrete"),
         (
             {"gates": {"name": "hard_concrete", "options": {"beta": 1}}},
-            "gates.options of hard_concrete: ['beta'] not all known",
+            "gates.options.beta: unknown for hard_concrete",
         ),
         ({"format_version": 2}, "format_version: 2; this version of prune_lab reads 1"),
     ],

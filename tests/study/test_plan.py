@@ -195,7 +195,7 @@ WRONG = [
     ),
     (gates(gates={"name": "soft"}), "study.methods.m: gates: 'soft' is unknown; allowed are fixed, hard_concrete"),
     (gates(gates={"options": {"gamma": 0.1}}), "study.methods.m: gates.gamma: 0.1; allowed are numbers below 0"),
-    (gates(gates={"options": {"beta": 1}}), "study.methods.m: gates.options of hard_concrete"),
+    (gates(gates={"options": {"beta": 1}}), "study.methods.m: gates.options.beta: unknown for hard_concrete"),
     (gates(penalty_warmup_updates=-1), "study.methods.m.penalty_warmup_updates: -1; allowed are whole"),
     (criterion(criterion="gate"), "study.methods.m.criterion: gate, but the base of a study has no gates; allowed"),
     (criterion(criterion="gradients"), "study.methods.m: criterion: 'gradients' is unknown; allowed are"),

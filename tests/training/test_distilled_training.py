@@ -270,7 +270,10 @@ def test_a_teacher_needs_settings_and_the_same_tokenizer(task, taught_by, recove
             "x.distillation.temperature: inf; allowed are numbers from 0.001 to 1000",
         ),
         ({"temperature": 2}, "x.distillation.temperature: 2 without x.distillation.weight; set both or none"),
-        ({"weight": 1, "temperature": 1e300}, "x.distillation.temperature: 1e+300; allowed are numbers from 0.001"),
+        (
+            {"weight": 1, "temperature": 1e300},
+            "x.distillation.temperature: 1e+300; allowed are numbers from 0.001 to 1000",
+        ),
         ({"wieght": 1}, "unknown key x.distillation.wieght; allowed are weight, temperature"),
         (0.5, "x.distillation: 0.5; allowed is a mapping with the keys weight, temperature"),
     ],
