@@ -13,6 +13,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from prune_lab.attention.short import fused_only
+from prune_lab.kernels import find_out
 from prune_lab.model.transformer import Transformer
 
 
@@ -35,6 +36,7 @@ def count_flops(model: Transformer, run: Callable[[], Any]) -> Flops:
         model: whose attention blocks are told apart.
         run: called once.
     """
+    find_out()
     counter = FlopCounterMode(display=False, custom_mapping=_OWN)
     with fused_only(), counter, _at_sites(model, counter) as inside:
         run()
