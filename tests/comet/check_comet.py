@@ -48,8 +48,12 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     directory = tmp_path_factory.mktemp("comet") / "encoder"
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    # As XLM-R has it, large and stored long ago: transformers asks the hub about vocabularies above 100000.
+    vocabulary += [f"[unused{number}]" for number in range(101_000)]
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     BertConfig(vocab_size=len(vocabulary), max_position_embeddings=96, **sizes).save_pretrained(directory)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "transformers_version": "4.17.0"}))
     (directory / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
     return directory
 
