@@ -44,8 +44,8 @@ class Comet:
     def facts(self) -> dict[str, str]:
         """What scores must share to be compared: name and hash of the checkpoint, version of unbabel-comet, precision.
 
-        The same `version` and `precision` matter beside the weights (Zouhar 2024, arXiv 2408.15366): the command
-        `comet-score` of the same package rounds weights to float16.
+        The same `version` and `precision` matter beside the weights (Zouhar 2024, "Pitfalls and Outlooks in Using
+        COMET"): the command `comet-score` of the same package rounds weights to float16.
         """
         values = {"name": self.checkpoint.name, "hash": _file_hash(self.checkpoint.path)}
         return {**values, "version": self.checkpoint.version, "precision": _PRECISION}
