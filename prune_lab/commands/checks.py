@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prune_lab.commands.settings import decoding_options, model_source, options_of, whole_number
 from prune_lab.data.splits import Splits
 from prune_lab.data.tokenizer_options import TokenizerOptions
+from prune_lab.plain_values import LARGEST_SEED, is_number
 from prune_lab.training.distillation import Distillation
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 REPORT_SPLITS = (None, "validation", "test")
 _SEEDS = ("model", "data", "dropout", "gates")
-_LARGEST_SEED = 2**64 - 1  # of torch
 # Gates that do not learn, at which no penalty can pull, and those whose number of open heads is set.
 _CONSTANT, _EXACT = "fixed", "subset"
 MOST_THREADS = 1024
@@ -88,14 +88,13 @@ def check_training(config: Mapping[str, Any]) -> None:
 
 def check_number(value: Any, key: str) -> None:
     """ValueError unless the value of a key is a finite number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= sys.float_info.max:
+    if not is_number(value) or not abs(value) <= sys.float_info.max:
         raise ValueError(f"{key}: {value!r}; allowed are numbers")
 
 
 def check_seed(value: Any, key: str) -> None:
     """ValueError unless the value of a key is a seed that random generators take."""
-    whole_number(value, key, at_least=0, at_most=_LARGEST_SEED)
+    whole_number(value, key, at_least=0, at_most=LARGEST_SEED)
 
 
 def check_time(value: Any, key: str) -> None:

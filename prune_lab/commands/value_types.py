@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.known_keys import options_of
+from prune_lab.plain_values import is_number, is_whole
 
 # Groups that are for others to read: `prune_lab.data` and Lightning know their values.
 _OPAQUE = ("data", "trainer")
@@ -33,19 +34,15 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and abs(value) <= sys.float_info.max
 
 
 Kind = tuple[Callable[[Any], bool], str]
 _TEXT: Kind = (_is_text, "text")
 _PATH: Kind = (_is_text, "text (./3 for a path that is a number)")
-_WHOLE: Kind = (_is_whole, "whole numbers")
-_NUMBER: Kind = (_is_number, "numbers")
+_WHOLE: Kind = (is_whole, "whole numbers")
+_NUMBER: Kind = (_is_finite, "numbers")
 _SWITCH: Kind = (lambda value: isinstance(value, bool), "true and false")
 _LIST: Kind = (lambda value: isinstance(value, list), "lists, such as [1,2]")
 _MAPPING: Kind = (lambda value: isinstance(value, Mapping), "mappings, such as {key: value}")

@@ -8,11 +8,12 @@ with the heads that a method keeps and what that costs. Heads are one number, or
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from prune_lab.heads import KINDS
+from prune_lab.plain_values import check_keys, is_number, is_whole
 
 _BLOCK_KEYS = ("source", "total_heads", "unpruned", "rows", "findings")
 _ROW_KEYS = ("method", "heads", "share", "bleu", "difference", "note")
@@ -79,7 +80,7 @@ def parse_published(values: Any, where: str = "study.published") -> tuple[Publis
 
 
 def _block(values: Any, where: str) -> Published:
-    _check_keys(values, where, _BLOCK_KEYS)
+    check_keys(where, values, _BLOCK_KEYS)
     total, by_kind = values.get("total_heads"), _by_kind(values.get("total_heads"))
     rows = _listed(values.get("rows"), f"{where}.rows")
     findings = tuple(
@@ -108,7 +109,7 @@ def _block(values: Any, where: str) -> Published:
 def _row(
     values: Any, where: str, total: int, total_by_kind: Mapping[str, int] | None, unpruned: float | None
 ) -> PublishedRow:
-    _check_keys(values, where, _ROW_KEYS)
+    check_keys(where, values, _ROW_KEYS)
     heads, share = values.get("heads"), values.get("share")
     if (heads is None) == (share is None):
         given = "neither heads nor share" if heads is None else "both heads and share"
@@ -123,7 +124,7 @@ def _row(
             raise ValueError(f"{where}.heads: {by_kind!r}; allowed are at most {dict(total_by_kind)!r}")
     if heads is not None and not (_is_count(heads) and heads <= total):
         raise ValueError(f"{where}.heads: {values['heads']!r}; {_COUNTS.format(least=0)}, at most {total}")
-    if share is not None and not (_is_number(share) and 0 < share <= 1):
+    if share is not None and not (is_number(share) and 0 < share <= 1):
         raise ValueError(f"{where}.share: {share!r}; allowed are numbers above 0, at most 1")
     bleu = _number(values.get("bleu"), f"{where}.bleu", least=0)
     difference = _number(values.get("difference"), f"{where}.difference")
@@ -165,14 +166,6 @@ def _listed(values: Any, where: str) -> Sequence[Any]:
     return values
 
 
-def _check_keys(values: Any, where: str, allowed: Iterable[str]) -> None:
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{where}: {values!r}; allowed is a mapping with the keys {', '.join(allowed)}")
-    for key in values:
-        if key not in allowed:
-            raise ValueError(f"unknown key {where}.{key}; allowed are {', '.join(allowed)}")
-
-
 def _text(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{where}: {value!r}; allowed is text")
@@ -182,14 +175,10 @@ def _text(value: Any, where: str) -> str:
 def _number(value: Any, where: str, least: float = -math.inf) -> float | None:
     if value is None:
         return None
-    if not _is_number(value) or value < least:
+    if not is_number(value) or not math.isfinite(value) or value < least:
         raise ValueError(f"{where}: {value!r}; allowed are numbers" + (f" from {least:g}" if least > -math.inf else ""))
     return float(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _is_count(value: Any, least: int = 0) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return is_whole(value) and value >= least

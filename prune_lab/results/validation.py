@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prune_lab.plain_values import is_number, is_whole
 from prune_lab.results.packed import unpack
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ def plain(value: Any, key: str) -> Any:
 def check_kinds(record: Record) -> None:
     """Raises ValueError unless every key of a record holds a value of its kind."""
     for names, wanted, is_allowed in (
-        (_INTEGERS, "a whole number", _is_integer),
-        (_NUMBERS, "a finite number", _is_number),
+        (_INTEGERS, "a whole number", is_whole),
+        (_NUMBERS, "a finite number", is_number),
         (_TEXTS, "text", lambda value: isinstance(value, str)),
         (_OPTIONAL_MAPPINGS, "a mapping", lambda value: isinstance(value, dict)),
     ):
@@ -118,10 +119,10 @@ def check_kinds(record: Record) -> None:
         if value is not None and Path(value).is_absolute():
             raise ValueError(f"record key {name!r} is {value!r}; allowed is a path relative to the record")
     for site, kept in record.heads.items():
-        if not isinstance(kept, list) or not all(_is_integer(head) for head in kept):
+        if not isinstance(kept, list) or not all(is_whole(head) for head in kept):
             raise ValueError(f"record key 'heads.{site}' is {kept!r}; allowed is a list of head numbers")
     for name, value in record.seconds.items():
-        if not _is_number(value):
+        if not is_number(value):
             raise ValueError(f"record key 'seconds.{name}' is {value!r}; allowed is a number")
     if record.speed is not None:
         _check_speed(record.speed)
@@ -161,16 +162,16 @@ def check_agreement(record: Record) -> None:
 
 
 def _check_speed(speed: dict[str, Any]) -> None:
-    if not _is_number(speed.get("sentences_per_second")):
+    if not is_number(speed.get("sentences_per_second")):
         raise ValueError("record key 'speed' lacks 'sentences_per_second', a number")
     spread = speed.get("spread")
     if spread is not None and not (
-        isinstance(spread, list) and len(spread) == 2 and all(map(_is_number, spread)) and spread[0] <= spread[1]
+        isinstance(spread, list) and len(spread) == 2 and all(map(is_number, spread)) and spread[0] <= spread[1]
     ):
         raise ValueError(f"record key 'speed.spread' is {spread!r}; allowed is [low, high] in sentences per second")
     ratio = speed.get("ratio")
     if ratio is not None and not (
-        isinstance(ratio, dict) and all(_is_number(ratio.get(name)) for name in ("low", "median", "high"))
+        isinstance(ratio, dict) and all(is_number(ratio.get(name)) for name in ("low", "median", "high"))
     ):
         raise ValueError(f"record key 'speed.ratio' is {ratio!r}; allowed is a mapping with median, low and high")
 
@@ -189,7 +190,7 @@ def _check_randomisation(randomisation: Any) -> None:
     if randomisation is None:
         return
     value: Any = randomisation.get("p_value") if isinstance(randomisation, dict) else None
-    if not _is_number(value) or not 0 < value <= 1:
+    if not is_number(value) or not 0 < value <= 1:
         raise ValueError("record key 'significance.randomisation' lacks 'p_value', a number above 0 and up to 1")
     packed = randomisation.get("differences")
     if packed is None:
@@ -198,11 +199,3 @@ def _check_randomisation(randomisation: Any) -> None:
         unpack(packed)
     except ValueError as error:
         raise ValueError(f"record key 'significance.randomisation.differences': {error}") from error
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

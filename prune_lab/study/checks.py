@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from prune_lab.pruning.criteria.random import LARGEST_SEED
+from prune_lab.plain_values import LARGEST_SEED, check_keys, is_whole
 
 
 def fields_of(
@@ -33,18 +33,9 @@ def fields_of(
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
-def check_keys(where: str, values: Any, allowed: Sequence[str]) -> None:
-    """ValueError unless `values` is a mapping with no other keys."""
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{where}: {values!r}; allowed is a mapping with the keys {', '.join(allowed)}")
-    for key in values:
-        if key not in allowed:
-            raise ValueError(f"unknown key {where}.{key}; allowed are {', '.join(allowed)}")
-
-
 def check_whole(key: str, value: Any, least: int = 0) -> None:
     """ValueError unless the value is a whole number from `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{key}: {value!r}; allowed are whole numbers from {least}")
 
 
@@ -52,12 +43,7 @@ def check_seeds(key: str, seeds: Any) -> None:
     """ValueError unless there are no seeds of one's own, or a tuple of different whole numbers."""
     if seeds is None:
         return
-    are_numbers = isinstance(seeds, tuple) and all(isinstance(seed, int) and seed is not True for seed in seeds)
+    are_numbers = isinstance(seeds, tuple) and all(map(is_whole, seeds))
     if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         shown = list(seeds) if isinstance(seeds, tuple) else seeds
         raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0 to {LARGEST_SEED}")
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number, and no boolean."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,7 +1,7 @@
 """Points of a study that nothing prunes: models trained from scratch with the heads that a method kept.
 
 They tell whether a pruned model owes its quality to its heads, to the weights that it inherits, or to neither: Voita
-2019 (arXiv 1905.09418, section 6.4), Liu 2019 (arXiv 1810.05270), and the lottery ticket (Frankle 2019, arXiv
+2019 (arXiv 1905.09418, table 2), Liu 2019 (arXiv 1810.05270), and the lottery ticket (Frankle 2019, arXiv
 1803.03635).
 """
 

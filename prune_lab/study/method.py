@@ -13,12 +13,13 @@ from typing import Any
 
 from prune_lab.gates.registry import build_gate
 from prune_lab.heads import KINDS
+from prune_lab.plain_values import check_keys, is_number
 from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.schedule import Gradual, Iterative, OneShot, Schedule
 from prune_lab.pruning.selection import check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
-from prune_lab.study.checks import check_keys, check_seeds, check_whole, is_number
+from prune_lab.study.checks import check_seeds, check_whole
 from prune_lab.training.distillation import Distillation
 from prune_lab.training.parameters import PARTS
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from prune_lab.plain_values import check_keys
 from prune_lab.pruning.budgets import budget_from_share
 from prune_lab.pruning.selection import Selection
 from prune_lab.results.files import safe_name
 from prune_lab.results.published import Published, parse_published
 from prune_lab.results.single_heads import QUESTIONS
-from prune_lab.study.checks import check_keys, check_seeds, check_whole, fields_of
+from prune_lab.study.checks import check_seeds, check_whole, fields_of
 from prune_lab.study.method import Method
 from prune_lab.study.tuning import Tuning
 from prune_lab.training.distillation import Distillation

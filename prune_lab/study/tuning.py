@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_lab.study.checks import check_whole, is_number
+from prune_lab.plain_values import is_number
+from prune_lab.study.checks import check_whole
 
 
 @dataclass(frozen=True, kw_only=True)

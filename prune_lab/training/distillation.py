@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from prune_lab.plain_values import check_keys, is_number
+
 NAME = "distillation"
 # Logits over a smaller temperature overflow, and what a larger one leaves of their differences is lost in float32.
 _COLDEST, _HOTTEST = 0.001, 1000
@@ -28,9 +30,9 @@ class Distillation:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not _is_number(self.weight) or not 0 <= self.weight <= 1:
+        if not is_number(self.weight) or not 0 <= self.weight <= 1:
             raise ValueError(f"{NAME}.weight: {self.weight!r}; allowed are numbers from 0 to 1")
-        if not _is_number(self.temperature) or not _COLDEST <= self.temperature <= _HOTTEST:
+        if not is_number(self.temperature) or not _COLDEST <= self.temperature <= _HOTTEST:
             allowed = f"numbers from {_COLDEST} to {_HOTTEST}"
             raise ValueError(f"{NAME}.temperature: {self.temperature!r}; allowed are {allowed}")
 
@@ -46,12 +48,11 @@ class Distillation:
             ValueError: names the key, the value and what is allowed.
         """
         allowed = [entry.name for entry in fields(cls)]
-        if values is not None and not isinstance(values, Mapping):
-            raise ValueError(f"{where}: {values!r}; allowed is a mapping with the keys {', '.join(allowed)}")
-        given = {key: value for key, value in (values or {}).items() if value is not None}
-        for key in given:
-            if key not in allowed:
-                raise ValueError(f"unknown key {where}.{key}; allowed are {', '.join(allowed)}")
+        if values is None:
+            return None
+        is_mapping = isinstance(values, Mapping)
+        given = {key: value for key, value in values.items() if value is not None} if is_mapping else values
+        check_keys(where, given, allowed)
         if not given:
             return None
         if "weight" not in given:
@@ -64,7 +65,3 @@ class Distillation:
     def facts(self) -> dict[str, float]:
         """For the settings of a record, under keys that say by themselves what they are."""
         return {NAME: self.weight, f"{NAME}_temperature": self.temperature}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,9 +10,8 @@ import torch
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
+from prune_lab.plain_values import check_seed
 from prune_lab.pruning.criteria.contract import Criterion
-
-LARGEST_SEED = 2**64 - 1  # of torch's generators
 
 
 class Random(Criterion):
@@ -32,8 +31,7 @@ class Random(Criterion):
     needs_batches: ClassVar[bool] = False
 
     def __init__(self, *, seed: int = 0) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-            raise ValueError(f"criterion.seed: {seed!r}; allowed are whole numbers from 0 to {LARGEST_SEED}")
+        check_seed("criterion.seed", seed)
         self.seed = seed
 
     def __call__(self, model: Transformer, batches: Iterable[Batch] = ()) -> HeadScores:

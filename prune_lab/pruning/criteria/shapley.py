@@ -17,11 +17,11 @@ from prune_lab.attention.site import AttentionSite
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
+from prune_lab.plain_values import check_seed
 from prune_lab.pruning.criteria.by_batch import measure_each
 from prune_lab.pruning.criteria.contract import Criterion, adds_something, evaluating, live_scores
 from prune_lab.pruning.criteria.gradient import summed_loss
 from prune_lab.pruning.criteria.shapley_values import (
-    LARGEST_SEED,
     Coalition,
     Found,
     Game,
@@ -82,8 +82,7 @@ class Shapley(Criterion):
         self.stable_correlation = _share("stable_correlation", stable_correlation, least=-1)
         self.stable_share = _share("stable_share", stable_share)
         self.tolerance = _share("tolerance", tolerance)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
-            raise ValueError(f"criterion.seed: {seed!r}; allowed are whole numbers from 0 to {LARGEST_SEED}")
+        check_seed("criterion.seed", seed)
         self.seed = seed
 
     def __call__(self, model: Transformer, batches: Iterable[Batch]) -> HeadScores:

@@ -17,7 +17,6 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-LARGEST_SEED = 2**64 - 1
 _SECONDS_BETWEEN_LINES = 30.0
 
 log = logging.getLogger(__name__)
