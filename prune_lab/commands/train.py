@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from prune_lab.commands import build, checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
-from prune_lab.commands.logs import log
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
 from prune_lab.training.distillation import Distillation
@@ -30,12 +29,6 @@ def check(config: dict[str, Any]) -> None:
     checks.check_run(config, splits)
     checks.check_teacher(config["teacher"], distillation_of(config))
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
-    anneal_updates = (config["gates"]["options"] or {}).get("anneal_updates")
-    if isinstance(anneal_updates, int) and anneal_updates > config["trainer"]["max_steps"]:
-        log.warning(
-            f"gates.options.anneal_updates: {anneal_updates}, but training ends after "
-            f"{config['trainer']['max_steps']} updates, with gates that are far from the choice that counts afterwards"
-        )
     if source is None:
         checks.check_tokenizer(config["tokenizer"])
         checks.check_model(config)

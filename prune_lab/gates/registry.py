@@ -49,6 +49,11 @@ def join_gates(sites: Mapping[str, AttentionSite]) -> None:
         SubsetGate.join(sites)
 
 
+def annealing_updates(gates: Iterable[nn.Module]) -> int:
+    """Updates until the draws of all gates are as close to the choice that counts afterwards as they come."""
+    return max((gate.anneal_updates for gate in gates if isinstance(gate, SubsetGate)), default=0)
+
+
 def set_update(gates: Iterable[nn.Module], update: int) -> None:
     """Say which update comes next (counted from 0), for gates whose draws change as training goes on."""
     for gate in gates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from prune_lab.attention.products import products_here
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty, Penalty
+from prune_lab.gates.registry import annealing_updates
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.callbacks.gate_grids import GateGrids
@@ -33,6 +35,8 @@ from prune_lab.training.teacher import build_teacher
 from prune_lab.training.trainer import build_trainer, product_type_of, quiet_lightning
 
 __all__ = ["FitResult", "FitSettings", "Seeds", "TrainingData", "fit", "quiet_lightning"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +170,12 @@ def fit(
     source.batches()  # A token budget that cannot work is told before anything is written.
     directory.mkdir(parents=True, exist_ok=True)
     if resume_update < trainer.max_steps:
+        annealing = annealing_updates(model.gates().values())
+        if annealing > trainer.max_steps:
+            log.warning(
+                f"gates.options.anneal_updates: {annealing}, but training ends after {trainer.max_steps} updates, with "
+                "gates that are far from the choice that counts afterwards"
+            )
         path = directory / LAST if last else None
         del last
         _run(trainer, module, source, path, signals, label)

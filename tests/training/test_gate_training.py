@@ -161,6 +161,20 @@ def test_the_weight_average_leaves_the_trained_gates_as_they_are(task, train, tm
     assert gates["p_open"] == {site: gate.p_open().tolist() for site, gate in export.gates().items()}
 
 
+@pytest.mark.parametrize(("anneal_updates", "is_told"), [(4, False), (5, True)])
+def test_a_training_that_ends_before_the_choice_of_subset_gates_is_hard_is_told(
+    task, train, tmp_path, caplog, anneal_updates, is_told
+):
+    model = task.model()
+    model.add_gates("subset", options={"keep": 6, "anneal_updates": anneal_updates})
+    train(model, tmp_path, max_steps=4, keep="last")
+    told = [message for message in caplog.messages if message.startswith("gates.options.anneal_updates: 5, but ")]
+    assert len(told) == is_told
+    caplog.clear()
+    train(model, tmp_path, max_steps=4, keep="last")
+    assert not caplog.messages, "nothing is trained again"
+
+
 def test_a_target_is_trained_beside_the_gates_and_goes_on_where_it_stopped(task, train, tmp_path):
     def trained(place, *lengths):
         model = task.model(gated=True, dropout=0.1)
