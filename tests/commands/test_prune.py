@@ -149,6 +149,18 @@ def test_gradual_points_lose_heads_in_the_first_share_of_the_updates(prune: Run,
         assert [int(line.split()[1]) for line in lines] == seen
 
 
+def test_a_gradual_point_says_its_criterion_also_where_only_its_record_was_missing(prune: Run, base: Path) -> None:
+    command = [f"export={base}", "budgets=[4]", "schedule=gradual", "criterion=magnitude", "trainer.max_steps=4"]
+    command.append("schedule.num_cuts=2")
+    places, _ = prune(*command)
+    first = Record.load(places[4])
+    (places[4] / "record.json").unlink()
+    prune(*command)
+    again = Record.load(places[4])
+    assert first.settings["criterion"]["name"] == again.settings["criterion"]["name"] == "magnitude"
+    assert again.weights_hash == first.weights_hash
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -314,7 +326,7 @@ def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
     }
     with monkeypatch.context() as patched:
         for name in ("score_on_text", "record_export"):
-            patched.setattr(f"prune_lab.study.prune.{name}", None)
+            patched.setattr(f"prune_lab.study.pruner.{name}", None)
         _, found = prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
     assert found.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
     prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude")
@@ -326,8 +338,8 @@ def test_the_keep_rule_a_second_time_tells_what_is_there_and_does_nothing(
     prune: Run, gated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first = prune(f"export={gated}", "budgets=auto")
-    for name in ("prune_to", "record_export"):
-        monkeypatch.setattr(f"prune_lab.study.prune.{name}", None)
+    for name in ("prune.prune_to", "pruner.record_export"):
+        monkeypatch.setattr(f"prune_lab.study.{name}", None)
     _, second = prune(f"export={gated}", "budgets=auto")
     assert second.out == first.out and second.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
 
