@@ -20,13 +20,13 @@ from prune_lab.attention.products import linear
 from prune_lab.attention.site import AttentionSite
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.decoding.result import Hypotheses
-from prune_lab.gates.registry import build_gate, join_gates
-from prune_lab.heads import KINDS, kind_of_site
+from prune_lab.heads import KINDS
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.decoder import Decoder
 from prune_lab.model.embeddings import Positions, TokenTable
 from prune_lab.model.encoder import Encoder
 from prune_lab.model.freezing import freeze_unread
+from prune_lab.model.gating import gates_config, place_gates
 from prune_lab.model.observation import Observation
 from prune_lab.model.search import search_hypotheses
 
@@ -71,7 +71,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         if config.gates is not None:
-            self._build_gates(config.gates)
+            place_gates(self, config.gates)
         self.freeze_unused()
 
     # The way of the data
@@ -225,29 +225,8 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         Raises:
             ValueError: an unknown name, kind or option, or a value that is not allowed; the model stays as it was.
         """
-        if not isinstance(kinds, Iterable):
-            raise ValueError(f"gates.kinds: {kinds!r}; allowed are lists of {', '.join(KINDS)}")
-        if not isinstance(options or {}, Mapping):
-            raise ValueError(f"gates.options: {options!r}; allowed is a mapping")
-        kinds = [kinds] if isinstance(kinds, str) else list(kinds)
-        unknown = [kind for kind in kinds if kind not in KINDS]
-        if unknown or not kinds:
-            raise ValueError(f"gates.kinds: {unknown or kinds}; allowed are {', '.join(KINDS)}")
-        self._build_gates({"name": name, "kinds": kinds, "options": dict(options or {})})
+        place_gates(self, gates_config(name, kinds, options))
         self.freeze_unused()
-
-    def _build_gates(self, gates: Mapping[str, Any]) -> None:
-        # All are built before the first is put in its place: a wrong option changes nothing.
-        built = {}
-        for name, site in self.attention_sites().items():
-            if kind_of_site(name) in gates["kinds"]:
-                gate = build_gate(gates["name"], num_heads=len(site.numbers), options=dict(gates["options"]))
-                built[name] = gate.to(self.source_table.weight.device).train(self.training)
-        sites = self.attention_sites()
-        for name, site in sites.items():
-            site.gate = built.get(name)
-        join_gates({name: sites[name] for name in built})
-        self.config.gates = dict(gates)
 
     def remove_gates(self) -> None:
         """Take all gates off, in place; heads count as fully open afterwards."""

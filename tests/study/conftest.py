@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from prune_lab.decoding.options import DecodingOptions
 from prune_lab.model.config import ModelConfig
 from prune_lab.study import stages
 from prune_lab.study.plan import Plan
+from prune_lab.study.run import run_study
 from prune_lab.study.setup import StudySetup
 from prune_lab.training.fit import FitSettings, Seeds
 from prune_lab.training.schedules import constant
@@ -89,7 +91,23 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return labels
 
 
+def _no_report(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
+
+
 @pytest.fixture
 def without_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """No figures are drawn, which takes longer than all the rest."""
-    monkeypatch.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
+    _no_report(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def run_without_report() -> Callable[[StudySetup, Path], None]:
+    """`run_study` without figures, for fixtures of a wider scope."""
+
+    def run(setup: StudySetup, directory: Path) -> None:
+        with pytest.MonkeyPatch.context() as patched:
+            _no_report(patched)
+            run_study(setup, directory)
+
+    return run

@@ -33,16 +33,14 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def done(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def done(make_setup: Make, run_without_report: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study without single heads, to which they were added later; not to be changed."""
     directory = tmp_path_factory.mktemp("done")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
-        run_study(make_setup(METHODS, budgets=[4]), directory)
-        assert not (directory / FILE_NAME).exists()
-        before = files_of(directory)
-        run_study(make_setup(METHODS, **ASKED), directory)
-        assert files_of(directory) == before, "no record, no export"
+    run_without_report(make_setup(METHODS, budgets=[4]), directory)
+    assert not (directory / FILE_NAME).exists()
+    before = files_of(directory)
+    run_without_report(make_setup(METHODS, **ASKED), directory)
+    assert files_of(directory) == before, "no record, no export"
     return directory
 
 

@@ -34,12 +34,10 @@ pytestmark = pytest.mark.usefixtures("without_report")
 
 
 @pytest.fixture(scope="module")
-def done(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def done(make_setup: Make, run_without_report: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study that is done; not to be changed."""
     directory = tmp_path_factory.mktemp("done")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
-        run_study(make_setup(METHODS, budgets=[4]), directory)
+    run_without_report(make_setup(METHODS, budgets=[4]), directory)
     return directory
 
 
