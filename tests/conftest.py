@@ -8,6 +8,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+# Two processes test on what may be two cores: threads that spin while they wait for work would take it from the other.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import pytest
 import torch
 from torch import Tensor
