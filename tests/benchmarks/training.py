@@ -28,6 +28,8 @@ from prune_lab.training.schedules import constant
 from prune_lab.training.settings import FitSettings
 from prune_lab.training.training_pass import TrainingPass
 
+# Rows of the square matrices whose products say what the machine can do; each round takes the fastest.
+PRODUCTS = {"products of 1024": (1024, 60), "products of 2048": (2048, 8), "products of 4096": (4096, 1)}
 UPDATES = {"joeynmt": peers.joeynmt_update, "marian": peers.marian_update, "nn.Transformer": peers.torch_update}
 
 
@@ -39,6 +41,26 @@ def build_peer(
     words = Tokenizer.load(tokenizer)
     batches = training_batches(Path(data), words, number)
     return peers.passes(UPDATES[name](SIZES[size], words.source_vocab_size), batches, autocast)
+
+
+def build_products(rows: int, number: int, threads: int) -> Callable[[], Any]:
+    """So many products of float32 matrices."""
+    torch.set_num_threads(threads)
+    matrix = torch.randn(rows, rows)
+
+    def multiply() -> None:
+        for _ in range(number):
+            matrix @ matrix
+
+    return multiply
+
+
+def peaks(seconds: dict[str, list[float]]) -> list[float]:
+    """GFLOP/s of matrix products in each round; takes their seconds out of those of the toolkits."""
+    rates = []
+    for name, (rows, number) in PRODUCTS.items():
+        rates.append([number * 2 * rows**3 / taken / 1e9 for taken in seconds.pop(name)])
+    return [max(of_round) for of_round in zip(*rates, strict=True)]
 
 
 def build_own(
@@ -85,7 +107,10 @@ def main() -> None:
     for name, products in (("prune_lab", "float32"), ("prune_lab bfloat16", "bfloat16")):
         builders[name] = (build_own, {**shared, "products": products, "parts": given.threads})
     builders = {name: builder for name, builder in builders.items() if given.only is None or name in given.only}
+    for name, (rows, number) in PRODUCTS.items():
+        builders[name] = (build_products, {"rows": rows, "number": number, "threads": given.threads})
     seconds = time_processes(builders, warm_up=1, repeats=given.rounds)
+    peak = peaks(seconds)
 
     batches = training_batches(given.data, words, given.batches)
     num_tokens = sum(batch.num_target_tokens for batch in batches)
@@ -96,9 +121,9 @@ def main() -> None:
             model(batch.source_ids, batch.target_ids[:, :-1]).sum().backward()
 
     flops = count_flops(model, update).total
-    peak = matrix_peak(given.threads)
     print(
-        f"{given.size}: {given.batches} batches, {num_tokens} target tokens, {given.threads} threads, peak {peak:.0f}"
+        f"{given.size}: {given.batches} batches, {num_tokens} target tokens, {given.threads} threads, "
+        f"matrix products {statistics.median(peak):.0f} GFLOP/s ({min(peak):.0f} to {max(peak):.0f})"
     )
     results = {}
     for name, taken in seconds.items():
@@ -106,7 +131,9 @@ def main() -> None:
         results[name] = {
             "seconds": taken,
             "tokens_per_second": num_tokens / median,
-            "flops_share": flops / median / peak / 1e9,
+            "flops_share": statistics.median(
+                flops / second / rate / 1e9 for second, rate in zip(taken, peak, strict=True)
+            ),
         }
         ratios = {other: speed_ratio(taken, seconds[other]) for other in seconds if other != name}
         results[name]["ratios"] = ratios
@@ -114,19 +141,6 @@ def main() -> None:
         spread = f"{num_tokens / max(taken):,.0f} to {num_tokens / min(taken):,.0f}"
         print(f"{name:20} {num_tokens / median:8,.0f} ({spread})  {100 * results[name]['flops_share']:.0f} %  {shown}")
     given.output.write_text(json.dumps({"num_tokens": num_tokens, "peak": peak, "results": results}, indent=1))
-
-
-def matrix_peak(threads: int) -> float:
-    """GFLOP/s of large float32 products."""
-    import time
-
-    torch.set_num_threads(threads)
-    matrix, best = torch.randn(2048, 2048), 0.0
-    for _ in range(8):
-        start = time.perf_counter()
-        matrix @ matrix
-        best = max(best, 2 * 2048**3 / (time.perf_counter() - start) / 1e9)
-    return best
 
 
 if __name__ == "__main__":
