@@ -7,6 +7,7 @@ constraint is missed.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,19 @@ class TargetPenalty(nn.Module):
             raise ValueError(f"penalty.learning_rate: {learning_rate}; allowed are numbers above 0")
         self.heads, self.warmup_updates, self.learning_rate = heads, warmup_updates, float(learning_rate)
         self.multipliers = nn.Parameter(torch.zeros(2))
+
+    def parameter_group(self) -> dict[str, Any]:
+        """The multipliers and how an optimiser of Adam's family trains them; others take what they know of it.
+
+        Without momentum, and scaled by all misses so far, their steps become small as the miss does. With betas as the
+        model's they are as long as ever near the target, and the count swings about it.
+        """
+        return {
+            "params": list(self.parameters()),
+            "lr": self.learning_rate,
+            "weight_decay": 0.0,
+            "betas": (0.0, 0.999),
+        }
 
     @property
     def key(self) -> str:

@@ -79,7 +79,12 @@ class GatedPoints:
         )
         # The penalty led an expectation to the budget, which is not how many heads the gates would keep themselves.
         expected = round(float(expected_open(gated).detach()), 2)
-        facts = {"penalty": "target", "expected_open": expected, "keep_rule_heads": keep_rule_mask(gated).num_kept}
+        facts = {
+            "penalty": "target",
+            "penalty_learning_rate": point.method.penalty_learning_rate or TargetPenalty(heads=0).learning_rate,
+            "expected_open": expected,
+            "keep_rule_heads": keep_rule_mask(gated).num_kept,
+        }
         return pruned, facts
 
     def _trained(self, point: Point) -> Transformer:
@@ -115,7 +120,10 @@ def _penalty(point: Point) -> Penalty | None:
         return L0Penalty(weight=point.weight, warmup_updates=warmup_updates)
     if point.method.penalty == "target":
         assert point.budget is not None
-        return TargetPenalty(heads=point.budget, warmup_updates=warmup_updates)
+        rate = point.method.penalty_learning_rate
+        return TargetPenalty(
+            heads=point.budget, warmup_updates=warmup_updates, **({} if rate is None else {"learning_rate": rate})
+        )
     return None
 
 

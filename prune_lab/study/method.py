@@ -29,10 +29,10 @@ CONTROLS = ("fresh", "original", "dense")
 _SCHEDULES = {kind.name: kind for kind in (OneShot, Iterative, Gradual)}
 # What chooses the heads of a method, and the keys that go with it besides `name` and `seeds`.
 _SOURCES = {
-    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates", "distillation"),
+    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates", "penalty_learning_rate", "distillation"),
     "criterion": (
-        "budgets", "options", "schedule", "step_share", "num_cuts", "kinds", "rearrange", "rescale", "recovery",
-        "distillation",
+        "budgets", "options", "scoring_sentences", "schedule", "step_share", "num_cuts", "kinds", "rearrange",
+        "rescale", "recovery", "distillation",
     ),
     "control": ("budgets", "weights", "heads_of"),
 }  # fmt: skip
@@ -55,8 +55,11 @@ class Method:
             of open heads to each of the budgets; then the heads with the highest log_a are kept, exactly so many.
         weights: penalty weights, for `l0`.
         penalty_warmup_updates: updates over which the penalty's weight rises, or its target falls.
+        penalty_learning_rate: of the multipliers of `target`; that of `TargetPenalty` when None. They have to rise
+            within the updates that there are: about 1 for hundreds of updates, 0.1 for thousands.
         criterion: short name of the importance criterion.
         options: of the criterion.
+        scoring_sentences: of the training text, for its scores and factors; those of the study when None.
         schedule: `one_shot`; `iterative`: scores anew before each step and goes on from one budget to the next;
             `gradual`: heads go while the model trains, over the updates that other methods have with gates.
         step_share: of the heads that a step of `iterative` removes; that of `Iterative` when None.
@@ -83,8 +86,10 @@ class Method:
     penalty: str | None = None
     weights: tuple[float, ...] = ()
     penalty_warmup_updates: int = 0
+    penalty_learning_rate: float | None = None
     criterion: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    scoring_sentences: int | None = None
     schedule: str = "one_shot"
     step_share: float | None = None
     num_cuts: int | None = None
@@ -175,7 +180,7 @@ class Method:
         if not isinstance(frozen, list | tuple) or not set(frozen) <= set(PARTS) or set(frozen) >= set(PARTS):
             raise ValueError(f"{where}.gates.freeze: {frozen!r}; allowed are lists of some of {', '.join(PARTS)}")
         if gates.get("name") == EXACT:
-            for key in ("penalty", "weights", "penalty_warmup_updates"):
+            for key in ("penalty", "weights", "penalty_warmup_updates", "penalty_learning_rate"):
                 if getattr(self, key):
                     raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with other gates than {EXACT}")
             if "keep" in (gates.get("options") or {}):
@@ -187,6 +192,10 @@ class Method:
         if self.penalty == "target":
             self._check_target(where, evaluation)
             return
+        if self.penalty_learning_rate is not None:
+            raise ValueError(
+                f"{where}.penalty_learning_rate: {self.penalty_learning_rate!r}; allowed with penalty: target"
+            )
         if self.budgets:
             raise ValueError(
                 f"{where}.budgets: {self.budgets!r}; allowed with a criterion, with gates named {EXACT} and with "
@@ -206,6 +215,9 @@ class Method:
             raise ValueError(f"{where}.penalty: target; allowed with hard_concrete gates that are rounded")
         if self.gates.get("kinds") is not None and set(self.gates["kinds"]) != set(KINDS):
             raise ValueError(f"{where}.gates.kinds: {self.gates['kinds']!r}; penalty: target needs gates at all sites")
+        rate = self.penalty_learning_rate
+        if rate is not None and not (is_number(rate) and 0 < rate < math.inf):
+            raise ValueError(f"{where}.penalty_learning_rate: {rate!r}; allowed are numbers above 0")
 
     def _check_criterion(self, where: str) -> None:
         if self.schedule not in _SCHEDULES:
@@ -223,6 +235,8 @@ class Method:
             if getattr(self, key) is not None and self.schedule != name:
                 raise ValueError(f"{where}.{key}: {getattr(self, key)!r}; allowed with schedule: {name}")
         check_kinds(f"{where}.kinds", self.kinds)
+        if self.scoring_sentences is not None:
+            check_whole(f"{where}.scoring_sentences", self.scoring_sentences, least=1)
         try:
             schedule = self.build_schedule()
             built = build_criterion(self.criterion or "", **self.options)

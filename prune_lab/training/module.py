@@ -100,10 +100,7 @@ class TranslationModule(pl.LightningModule):
         """The optimiser and its schedule, with constant factors for the gates."""
         groups = parameter_groups(self.model, gate_learning_rate=self._gate_learning_rate)
         if isinstance(self._penalty, TargetPenalty):
-            multipliers = list(self._penalty.parameters())
-            groups.append(
-                {"name": "multipliers", "params": multipliers, "weight_decay": 0.0, "lr": self._penalty.learning_rate}
-            )
+            groups.append({"name": "multipliers", **self._penalty.parameter_group()})
         optimizer = self._build_optimizer(groups)
 
         # A function, since of other callables the scheduler would store the settings and take them back on resume: a

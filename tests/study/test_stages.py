@@ -300,7 +300,8 @@ def test_frozen_parts_are_trained_neither_before_the_cut_nor_after(stages_of: Ca
 def test_the_multipliers_of_a_target_are_trained(
     stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stages = stages_of({"target": {"gates": {}, "penalty": "target"}}, budgets=[2])
+    method = {"gates": {}, "penalty": "target", "penalty_learning_rate": 0.5}
+    stages = stages_of({"target": method}, budgets=[2])
     penalties = []
 
     def noted(*arguments: Any, **settings: Any) -> Any:
@@ -308,8 +309,10 @@ def test_the_multipliers_of_a_target_are_trained(
         return fit(*arguments, **settings)
 
     monkeypatch.setattr("prune_lab.study.stages.fit", noted)
-    assert point_of(stages).remaining_heads == 2
-    assert penalties[0].heads == 2 and float(penalties[0].multipliers.detach().abs().min()) > 0 and penalties[1] is None
+    record = point_of(stages)
+    assert (record.remaining_heads, record.settings["penalty_learning_rate"]) == (2, 0.5)
+    assert (penalties[0].heads, penalties[0].learning_rate) == (2, 0.5) and penalties[1] is None
+    assert float(penalties[0].multipliers.detach().abs().min()) > 0
 
 
 def test_heads_go_while_the_base_trains_on(stages_of: Callable[..., Stages]) -> None:
