@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prune_lab.results.area import Ranking
+from prune_lab.results.area import MOST_COARSE, Ranking
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.page import escape, table
@@ -79,7 +79,11 @@ def area_note(ranked: Ranking, total_heads: int) -> str:
     )
     text += f" ({ranked.limited_by} goes no further)." if len(ranked.areas) > 1 else "."
     if ranked.left_out:
-        text += f" Left out for having fewer than two points: {', '.join(ranked.left_out)}."
+        text += (
+            " Ranked are curves whose points lie about equally close (widest step at most "
+            f"{MOST_COARSE:g} times that of the finest), since a straight line between points that are far apart runs "
+            f"below a curve that bends. Left out: {ranked.left_out_in_words}."
+        )
     return text
 
 

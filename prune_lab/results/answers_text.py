@@ -62,7 +62,7 @@ def _areas(panel: Panel) -> Iterator[str]:
         values = ", ".join(f"{area.line} {area.value:+.2f}" for area in ranked.areas)
         yield f"Mean difference over {ranked.heads:.4g} to {panel.setting.total_heads} heads: {values}"
         if ranked.left_out:
-            yield f"  left out, fewer than two points: {', '.join(ranked.left_out)}"
+            yield f"  not ranked: {ranked.left_out_in_words}"
 
 
 def _wrapped(line: str, width: int) -> str:
