@@ -234,3 +234,35 @@ def test_sixty_points_of_three_seeds_take_seconds(record):
     start = time.process_time()
     tests = PointTests(panel)
     assert len(fewest_heads(panel, tests)) == 10 and time.process_time() - start < 2
+def test_difference_interval_and_p_value_over_seeds_are_in_the_csv(record, tmp_path):
+    """From the definitions: what the seeds drew alike is averaged sample by sample, and every row of a point has it."""
+    generator = np.random.default_rng(2)
+    resampled, swapped = generator.normal(-1, 0.4, (2, 1000)), generator.normal(0, 0.5, (2, 2000))
+    records = []
+    for seed, (row, null) in enumerate(zip(resampled, swapped, strict=True), start=1):
+        kept = {"p_value": 0.5, "num_samples": 2000, "seed": 3, "differences": pack(null)}
+        compared = {**record().significance, "difference": -0.5 * seed, "num_sentences": 100, "randomisation": kept}
+        compared["differences"] = row.tolist()
+        records.append(record("gradient", 24, seed, bleu=38.0 - 0.5 * seed, significance=compared))
+    records += [record("unpruned", 48, bleu=38.0), record("random", 24, bleu=30.0, significance=None)]
+    records.append(record("base", 48, bleu=37.0, settings={"updates": 1}))
+    with open(write_csv(records, tmp_path / "results.csv"), newline="") as file:
+        rows = list(csv.DictReader(file))
+    of_point = [row for row in rows if row["method"] == "gradient"]
+    assert len(of_point) == 2
+    for row in of_point:
+        assert float(row["point_difference"]) == -0.75
+        bounds = [float(row["point_difference_low"]), float(row["point_difference_high"])]
+        assert bounds == pytest.approx(np.quantile(resampled.mean(axis=0), [0.025, 0.975]))
+        expected = (np.sum(np.abs(swapped.mean(axis=0)) >= 0.75) + 1) / 2001
+        assert float(row["point_p_value"]) == pytest.approx(expected, abs=1e-3)
+        assert row["p_value_test"] == "approximate_randomisation" and row["p_value_holm"] == row["point_p_value"]
+        assert float(row["difference_low"]) == record().significance["low"], "of the record alone"
+    (chance,), (base,), (unpruned,) = ([row for row in rows if row["method"] == name]
+                                       for name in ("random", "base", "unpruned"))  # fmt: skip
+    assert float(chance["point_difference"]) == -8.0 and float(base["point_difference"]) == -1.0
+    assert unpruned["point_difference"] == ""
+    for row in (chance, base, unpruned):
+        assert row["point_p_value"] == row["point_difference_low"] == row["point_difference_high"] == ""
+
+
