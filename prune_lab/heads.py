@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
 from operator import index
 from typing import Any, Protocol
 
@@ -226,3 +227,17 @@ class HeadScores:
     def num_heads(self) -> int:
         """How many heads have a score."""
         return sum(len(heads) for heads in self.values.values())
+
+
+def budget_from_share(share: float, num_heads: int) -> int:
+    """The whole number of heads nearest to `share` of `num_heads`.
+
+    This is the largest remainder rule between the heads kept and those removed; a half goes to those kept. A share is
+    taken as the decimal number that it is written as, so that 0.35 of 10 heads is 3.5 exactly.
+
+    Raises:
+        ValueError: not a number from 0 to 1.
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ValueError(f"shares: {share!r}; allowed are numbers from 0 to 1")
+    return int((Decimal(str(share)) * num_heads).to_integral_value(ROUND_HALF_UP))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf
 
+from prune_lab.heads import budget_from_share
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.results.single_heads import FILE_NAME as SINGLE_HEADS
 from prune_lab.results.single_heads import missing_single_heads
@@ -97,8 +98,6 @@ def _budgets(directory: Path, config: dict[str, Any]) -> set[int] | None:
     scored = [int(path.name.split("-")[1]) for path in directory.glob("scores-*-heads.json")]
     if not scored:
         return None
-    from prune_lab.pruning.budgets import budget_from_share
-
     return {budget_from_share(share, max(scored)) for share in _listed(config.get("shares"))}
 
 

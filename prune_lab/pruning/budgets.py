@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Literal
 
+from prune_lab.heads import budget_from_share
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.selection import check_budget, keep_rule_mask
 
@@ -37,20 +37,6 @@ def parse_budgets(budgets: Any = None, shares: Any = None, *, model: Transformer
     for budget in listed:
         check_budget(budget, num_heads)
     return _descending(listed)
-
-
-def budget_from_share(share: float, num_heads: int) -> int:
-    """The whole number of heads nearest to `share` of `num_heads`.
-
-    This is the largest remainder rule between the heads kept and those removed; a half goes to those kept. A share is
-    taken as the decimal number that it is written as, so that 0.35 of 10 heads is 3.5 exactly.
-
-    Raises:
-        ValueError: not a number from 0 to 1.
-    """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ValueError(f"shares: {share!r}; allowed are numbers from 0 to 1")
-    return int((Decimal(str(share)) * num_heads).to_integral_value(ROUND_HALF_UP))
 
 
 def _listed(key: str, values: Any) -> list[Any]:

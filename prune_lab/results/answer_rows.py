@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from prune_lab.results.area import Ranking
+from prune_lab.results.area import MOST_COARSE, Ranking
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.page import escape, table
@@ -43,7 +43,8 @@ def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: fl
         first, within = fewest.get(answer.line), f"loss of at most {tolerance:g} BLEU"
         both = first is not None and answer.reached and first.point is answer.point
         rows = [] if first is None or both else [_fewest_row(panel, first, tests, reference)]
-        rows.append(_within_row(answer, tests, reference, f"{_NO_LOSS}, and {within}" if both else within))
+        name = f"{_NO_LOSS}, and {within}{_remarks(first)}" if both and first is not None else within
+        rows.append(_within_row(answer, tests, reference, name))
         names = [_swatch(styles[answer.line]) + escape(answer.line)] + [""] * (len(rows) - 1)
         groups.append([("", (name, *cells)) for name, cells in zip(names, rows, strict=True)])
     columns = range(len(_HEADINGS))
@@ -79,7 +80,11 @@ def area_note(ranked: Ranking, total_heads: int) -> str:
     )
     text += f" ({ranked.limited_by} goes no further)." if len(ranked.areas) > 1 else "."
     if ranked.left_out:
-        text += f" Left out for having fewer than two points: {', '.join(ranked.left_out)}."
+        text += (
+            " Ranked are curves whose points lie about equally close (widest step at most "
+            f"{MOST_COARSE:g} times that of the finest), since a straight line between points that are far apart runs "
+            f"below a curve that bends. Left out: {ranked.left_out_in_words}."
+        )
     return text
 
 
@@ -90,7 +95,7 @@ def _order(answer: Answer, fewest: FewestHeads | None) -> tuple[float, bool, flo
 
 
 def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests, reference: Record) -> list[str]:
-    name = _NO_LOSS + (f"<br>({answer.num_untested} points not tested)" if answer.num_untested else "")
+    name = _NO_LOSS + _remarks(answer)
     shown = answer.point or answer.worse
     if shown is None:
         return [name, "not tested", *[""] * (len(_HEADINGS) - 3)]
@@ -101,6 +106,10 @@ def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests, reference:
         *_p_values(tests.of(shown)),
         _size(shown, reference) if answer.point is not None else "",
     ]
+
+
+def _remarks(answer: FewestHeads) -> str:
+    return "".join(f"<br>({escape(remark)})" for remark in (answer.untested, answer.gaps, answer.seen) if remark)
 
 
 def _within_row(answer: Answer, tests: PointTests, reference: Record, name: str) -> list[str]:

@@ -46,14 +46,15 @@ def _fewest(panel: Panel) -> Iterator[str]:
 
 def _in_words(panel: Panel, answer: FewestHeads) -> str:
     if answer.point is None or answer.test is None:
+        gaps = f", {answer.gaps}" if answer.gaps else ""
         if answer.worse is None:
-            return "not tested"
-        return f"none: {panel.difference(answer.worse):+.2f} with {answer.worse.heads:.3g} heads already"
+            return f"not tested{gaps}"
+        return f"none: {panel.difference(answer.worse):+.2f} with {answer.worse.heads:.3g} heads already{gaps}"
     bounds, num = interval(answer.point.records), len(answer.point.records)
     text = f"{answer.point.heads:.3g} of {panel.setting.total_heads}: {answer.difference:+.2f}"
     text += f" ({bounds[0]:+.2f} to {bounds[1]:+.2f})" if bounds else ""
     text += f", {answer.test.in_words}, {num} run{'' if num == 1 else 's'}"
-    return text + (f", {answer.num_untested} points not tested" if answer.num_untested else "")
+    return ", ".join(filter(None, (text, answer.untested, answer.gaps)))
 
 
 def _areas(panel: Panel) -> Iterator[str]:
@@ -62,7 +63,7 @@ def _areas(panel: Panel) -> Iterator[str]:
         values = ", ".join(f"{area.line} {area.value:+.2f}" for area in ranked.areas)
         yield f"Mean difference over {ranked.heads:.4g} to {panel.setting.total_heads} heads: {values}"
         if ranked.left_out:
-            yield f"  left out, fewer than two points: {', '.join(ranked.left_out)}"
+            yield f"  not ranked: {ranked.left_out_in_words}"
 
 
 def _wrapped(line: str, width: int) -> str:

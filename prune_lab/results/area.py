@@ -5,13 +5,16 @@ With d(s) the difference in BLEU at a share s of the heads, joined by straight l
     A = 1 / (1 - s0) * integral of d(s) from s0 to 1
 
 It is the signed area between a curve and the unpruned model, divided by its width, so that it is in BLEU; s0 is the
-smallest share that all methods reach, so that methods with other budgets are compared over the same range.
-Shapes: P points, R resamples.
+smallest share that all ranked methods reach, so that methods with other budgets are compared over the same range.
+
+BLEU falls faster the fewer heads remain, and there a straight line between points that are far apart runs below the
+curve: the same curve has a lower area where it was measured at fewer points. So only curves whose points lie about
+equally close are ranked; see `ranking`. Shapes: P points, R resamples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +25,12 @@ from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import draw, mean_differences
 
 FORMULA = "A = 1 / (1 - s0) * integral of d(s) from s0 to 1, d(1) = 0"
+# The widest step of a ranked method is at most this many times that of the finest.
+MOST_COARSE = 1.5
+FEW = "fewer than two points"
 _TAIL = 0.025
+# Heads are means over seeds, and so are their steps: equal but for rounding.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -53,14 +61,20 @@ class Ranking:
     Attributes:
         areas: The best method first.
         heads: The fewest heads that all of them reach; may be a fraction, since seeds of gates differ.
-        limited_by: The method that reaches no fewer.
-        left_out: Methods with fewer than two points, whose curve would be a guess.
+        limited_by: The one of them that reaches no fewer.
+        left_out: Methods that are not ranked, and why: `fewer than two points`, whose curve would be a guess, or
+            `coarser: points at 24, 12`.
     """
 
     areas: tuple[Area, ...]
     heads: float
     limited_by: str
-    left_out: tuple[str, ...]
+    left_out: Mapping[str, str]
+
+    @property
+    def left_out_in_words(self) -> str:
+        """`gates (fewer than two points), dense (coarser: points at 24, 12)`; empty where all methods are ranked."""
+        return ", ".join(f"{line} ({reason})" for line, reason in self.left_out.items())
 
     def of(self, line: str) -> Area | None:
         """The area of a method; None if it was left out."""
@@ -73,28 +87,38 @@ class Ranking:
             "from_heads": self.heads,
             "limited_by": self.limited_by,
             "ranking": [area.line for area in self.areas],
-            "left_out": list(self.left_out),
+            "left_out": dict(self.left_out),
         }
 
 
 def ranking(panel: Panel) -> Ranking | None:
-    """Ranks the methods of a panel; None without an unpruned model, or where no method has two points."""
+    """Ranks the methods of a panel whose curves are of like resolution.
+
+    The widest step of a method is the largest difference between neighbouring numbers of heads, all heads among them;
+    steps that lie below s0 as a whole do not count. A method is left out if its widest step is more than 1.5 times that
+    of the finest method, or if it has fewer than two points. The range is that of the methods that remain.
+
+    Returns:
+        None without an unpruned model, or where no method has two points.
+    """
     if panel.reference is None:
         return None
     total = panel.setting.total_heads
     # With all heads the difference is 0 by definition, whatever a model that kept them was trained for.
     curves = {line.name: [point for point in line.points if point.heads < total] for line in panel.lines}
-    compared = {name: points for name, points in curves.items() if len({point.heads for point in points}) > 1}
-    if not compared:
+    heads = {name: sorted({point.heads for point in points}) for name, points in curves.items()}
+    drawn = {name: counts for name, counts in heads.items() if len(counts) > 1}
+    if not drawn:
         return None
-    fewest = {name: min(point.heads for point in points) for name, points in compared.items()}
-    limited_by = max(fewest, key=lambda name: fewest[name])
-    areas = [_area(panel, name, points, fewest[limited_by] / total) for name, points in compared.items()]
+    compared = _of_like_resolution(drawn, total)
+    limited_by = max(compared, key=lambda name: heads[name][0])
+    fewest = heads[limited_by][0]
+    areas = [_area(panel, name, curves[name], fewest / total) for name in compared]
     return Ranking(
         areas=tuple(sorted(areas, key=lambda area: -area.value)),
-        heads=fewest[limited_by],
+        heads=fewest,
         limited_by=limited_by,
-        left_out=tuple(name for name in curves if name not in compared),
+        left_out={name: _coarser(drawn[name]) if name in drawn else FEW for name in curves if name not in compared},
     )
 
 
@@ -118,6 +142,31 @@ def weights(shares: Sequence[float], start: float) -> NDArray[np.float64]:
     mixtures = np.array([np.interp(grid, nodes, unit) for unit in np.eye(len(nodes))])
     of_nodes = mixtures @ of_grid / (1.0 - start)
     return of_nodes[owners] / counts[owners]
+
+
+def _of_like_resolution(heads: Mapping[str, Sequence[float]], total: int) -> list[str]:
+    """The methods to rank, of those with the numbers of heads `heads`, fewest first.
+
+    Without a method that went no further the range is wider, so that the steps of the others are looked at again.
+    """
+    names: list[str] = []
+    alike = list(heads)
+    while alike != names:
+        names = alike
+        start = max(heads[name][0] for name in names)
+        steps = {name: _widest_step(heads[name], start, total) for name in names}
+        widest = MOST_COARSE * min(steps.values()) + _ROUNDING
+        alike = [name for name in names if steps[name] <= widest]
+    return names
+
+
+def _widest_step(heads: Sequence[float], start: float, total: int) -> float:
+    nodes = [*heads, float(total)]
+    return max(higher - lower for lower, higher in zip(nodes, nodes[1:], strict=False) if higher > start)
+
+
+def _coarser(heads: Sequence[float]) -> str:
+    return f"coarser: points at {', '.join(f'{count:.4g}' for count in reversed(heads))}"
 
 
 def _area(panel: Panel, name: str, points: Sequence[Point], start: float) -> Area:

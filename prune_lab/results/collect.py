@@ -14,6 +14,7 @@ from prune_lab.results.content import panel_content
 from prune_lab.results.curves import Point, panels, places
 from prune_lab.results.families import compared_with, is_reference
 from prune_lab.results.files import json_text, relative_path, write_atomically
+from prune_lab.results.intervals import interval
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 from prune_lab.results.significance import PointTest, PointTests
 
@@ -86,6 +87,10 @@ COLUMNS = (
     "comet_precision",
     "point_comet_mean",
     "point_comet_std",
+    "point_difference",
+    "point_difference_low",
+    "point_difference_high",
+    "point_p_value",
 )
 
 
@@ -143,8 +148,10 @@ def row(
     The difference is that to the mean BLEU of `reference`, as in the report; it has an interval where the record was
     compared with just that model when it was measured. Without a reference it is as recorded.
 
-    `p_value` (bootstrap) and `p_value_randomisation` are of the record alone. `p_value_holm` is that of its point, by
-    `p_value_test`, corrected for all points of the panel; the mean and deviation over seeds are of its point as well.
+    `p_value` (bootstrap) and `p_value_randomisation` are of the record alone. Of its point, over its seeds, are
+    `point_p_value`, by `p_value_test`, and `p_value_holm`, the same corrected for all points of the panel; columns that
+    begin with `point_` are of the point as well: mean and deviation, the mean difference and its interval. Points of
+    unpruned models have no p-value.
     """
     speed = record.speed or {}
     significance = record.significance or {}
@@ -179,7 +186,8 @@ def row(
         "p_value_randomisation": (significance.get("randomisation") or {}).get("p_value"),
         "p_value_holm": None if test is None else test.adjusted,
         "p_value_test": None if test is None else test.raw.test,
-        **_over_seeds(point),
+        "point_p_value": None if test is None else test.raw.value,
+        **_over_seeds(point, reference),
         "sentences_per_second": speed.get("sentences_per_second"),
         "spread_low": low,
         "spread_high": high,
@@ -216,10 +224,12 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
     return write_atomically(path, text.getvalue())
 
 
-def _over_seeds(point: Point | None) -> dict[str, Any]:
+def _over_seeds(point: Point | None, reference: Point | None) -> dict[str, Any]:
     if point is None:
         return {}
     chrf, comet = point.chrf, point.comet
+    compared = reference if point is not reference else None
+    bounds = interval(compared_with(point.records, compared.records)) if compared is not None else None
     return {
         "point_runs": len(point.records),
         "point_bleu_mean": point.bleu.mean,
@@ -228,6 +238,9 @@ def _over_seeds(point: Point | None) -> dict[str, Any]:
         "point_chrf_std": chrf.std if chrf else None,
         "point_comet_mean": comet.mean if comet else None,
         "point_comet_std": comet.std if comet else None,
+        "point_difference": point.bleu.mean - compared.bleu.mean if compared is not None else None,
+        "point_difference_low": bounds[0] if bounds else None,
+        "point_difference_high": bounds[1] if bounds else None,
     }
 
 

@@ -31,7 +31,15 @@ from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import LEVEL, PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
-from prune_lab.results.summary import TOLERANCE, answers, best_answer, effort, sentences, trained_otherwise
+from prune_lab.results.summary import (
+    TOLERANCE,
+    answers,
+    best_answer,
+    effort,
+    sampling_sentence,
+    sentences,
+    trained_otherwise,
+)
 
 # An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
 _MAX_SVG_BYTES = 200_000
@@ -134,8 +142,11 @@ def _answers(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
     parts = []
     if answers(panel):
         parts += ["<h3>Fewest heads of each method</h3>", answers_table(panel, styles, TOLERANCE)]
-    if fewest_heads(panel, PointTests(panel)):
-        parts.append(f'<p class="quiet">{escape(_NO_LOSS)}</p>')
+    tests = PointTests(panel)
+    notes = [_NO_LOSS] if fewest_heads(panel, tests) else []
+    notes += [sampling_sentence(panel)] if len(tests) and panel.reference is not None else []
+    if notes:
+        parts.append(f'<p class="quiet">{escape(" ".join(notes))}</p>')
     ranked = ranking(panel)
     if ranked is not None:
         parts += ["<h3>Area under the curve</h3>", area_table(ranked, styles)]
@@ -158,7 +169,9 @@ _NO_LOSS = (
     "No significant loss: from all heads towards few, the last point before the first whose adjusted p-value is below "
     f"{LEVEL:g} at a difference below 0. That is no proof that nothing is lost: the loss may be as large as the lower "
     "end of the interval says. The correction keeps chance from making losses of many points, and so asks for more "
-    "evidence of each: a loss that is significant alone (p) but not among all points (p, Holm) may well be one."
+    "evidence of each: a loss that is significant alone (p) but not among all points (p, Holm) may well be one. Points "
+    "that a study planned and did not measure are named, since the first loss may be there; where no plan is known, "
+    "the numbers of heads that were looked at are."
 )
 _CURVE = (
     "BLEU against remaining heads",

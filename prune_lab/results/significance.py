@@ -13,6 +13,7 @@ from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.holm import holm
 from prune_lab.results.intervals import interval
 from prune_lab.results.p_values import BOOTSTRAP, PValue, p_value
+from prune_lab.results.planned import unmeasured
 
 # An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
 LEAST_BLEU = 1.0
@@ -112,6 +113,9 @@ class FewestHeads:
         test: Of the point.
         difference: Mean BLEU of the point minus that of the unpruned model.
         num_untested: How many points of the method were not compared, and were passed over.
+        looked_at: The heads of the points that were tested, from most to fewest, until one was worse.
+        unmeasured: The points that a study planned and did not measure, and that may have been on the way there: `24`
+            (heads), or `weight 0.05`. None where there is no plan.
     """
 
     line: str
@@ -120,6 +124,30 @@ class FewestHeads:
     test: PointTest | None
     difference: float | None
     num_untested: int
+    looked_at: tuple[float, ...] = ()
+    unmeasured: tuple[str, ...] | None = None
+
+    @property
+    def gaps(self) -> str:
+        """What was planned and not measured, in words: `24, 16 heads were not measured`; empty without any."""
+        if not self.unmeasured:
+            return ""
+        by_heads = self.unmeasured[-1].isdecimal()
+        name = ", ".join(self.unmeasured) + (" heads" if by_heads else "")
+        return f"{name} {'were' if by_heads or len(self.unmeasured) > 1 else 'was'} not measured"
+
+    @property
+    def seen(self) -> str:
+        """Which points the answer is from, where no plan says which there should be: `looked at 36, 24 heads`."""
+        if self.unmeasured is not None or not self.looked_at:
+            return ""
+        return f"looked at {', '.join(f'{heads:.3g}' for heads in self.looked_at)} heads"
+
+    @property
+    def untested(self) -> str:
+        """How many points were passed over, in words; empty without any."""
+        num = self.num_untested
+        return f"{num} point{'' if num == 1 else 's'} not tested" if num else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -133,7 +161,12 @@ class FewestHeads:
                 "difference_interval": interval(self.point.records),
                 **self.test.to_dict(),
             }
-        return content | {"num_untested": self.num_untested}
+        planned = None if self.unmeasured is None else list(self.unmeasured)
+        return content | {
+            "num_untested": self.num_untested,
+            "looked_at": list(self.looked_at),
+            "unmeasured": planned,
+        }
 
 
 def fewest_heads(panel: Panel, tests: PointTests) -> list[FewestHeads]:
@@ -160,13 +193,17 @@ def _heads(answer: FewestHeads) -> float:
 
 def _fewest(panel: Panel, line: Line, tests: PointTests) -> FewestHeads:
     last = worse = None
+    looked_at: list[float] = []
     # Of points with as many heads, the best comes first.
     for point in sorted(line.points, key=lambda each: (-each.heads, -each.bleu.mean)):
         test = tests.of(point)
-        if test is not None and test.is_loss:
+        if test is None:
+            continue
+        looked_at.append(point.heads)
+        if test.is_loss:
             worse = point
             break
-        last = point if test is not None else last
+        last = point
     return FewestHeads(
         line=line.name,
         point=last,
@@ -174,4 +211,13 @@ def _fewest(panel: Panel, line: Line, tests: PointTests) -> FewestHeads:
         test=None if last is None else tests.of(last),
         difference=None if last is None else panel.difference(last),
         num_untested=sum(tests.of(point) is None for point in line.points),
+        looked_at=tuple(dict.fromkeys(looked_at)),
+        unmeasured=_on_the_way(unmeasured(line, panel.setting.total_heads), worse),
     )
+
+
+def _on_the_way(keys: tuple[str, ...] | None, worse: Point | None) -> tuple[str, ...] | None:
+    """The points that were not measured, without those of fewer heads than the first that is worse."""
+    if keys is None or worse is None:
+        return keys
+    return tuple(key for key in keys if not key.isdecimal() or int(key) > worse.heads)

@@ -95,8 +95,8 @@ def significance_sentence(panel: Panel) -> str:
     if not found:
         return ""
     parts = [_goes_down(answer, panel.setting.total_heads) for answer in found if answer.point is not None]
-    worse = [answer.line for answer in found if answer.point is None and answer.worse is not None]
-    untested = [answer.line for answer in found if answer.point is None and answer.worse is None]
+    worse = [_named(answer) for answer in found if answer.point is None and answer.worse is not None]
+    untested = [_named(answer) for answer in found if answer.point is None and answer.worse is None]
     how = f"{tests.names}; p-values corrected for {len(tests)} points after Holm"
     text = (
         f"With no significant loss ({how}), {_listed(parts)}"
@@ -106,6 +106,17 @@ def significance_sentence(panel: Panel) -> str:
     text += f"; {_listed(worse)} {'loses' if len(worse) == 1 else 'lose'} at the first point already" if worse else ""
     text += f"; {_listed(untested)} {'was' if len(untested) == 1 else 'were'} not tested" if untested else ""
     return f"{text}. No significant loss is not no loss: the interval says how large it may be."
+
+
+def sampling_sentence(panel: Panel) -> str:
+    """What intervals and p-values are of, and what they leave out."""
+    assert panel.reference is not None
+    num = len(panel.reference.records)
+    return (
+        "Intervals and p-values resample the sentences of the test set only: they say nothing of how far trainings lie "
+        "apart, which is what the standard deviation over seeds tells. The unpruned reference is "
+        f"{'one training' if num == 1 else f'the mean of {num} runs'}."
+    )
 
 
 def effort(point: Point) -> str:
@@ -195,7 +206,12 @@ def _answer(panel: Panel, line: Line, tolerance: float) -> Answer:
 def _goes_down(answer: FewestHeads, total: int) -> str:
     assert answer.point is not None and answer.test is not None and answer.difference is not None
     cost = _cost(answer.point, answer.difference)
-    return f"{answer.line} goes down to {_share(answer.point.heads, total)} heads ({cost}, {answer.test.in_words})"
+    told = f"{cost}, {answer.test.in_words}" + (f"; {answer.gaps}" if answer.gaps else "")
+    return f"{answer.line} goes down to {_share(answer.point.heads, total)} heads ({told})"
+
+
+def _named(answer: FewestHeads) -> str:
+    return f"{answer.line} ({answer.gaps})" if answer.gaps else answer.line
 
 
 def _share(heads: float, total: int) -> str:

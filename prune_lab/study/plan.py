@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from prune_lab.heads import budget_from_share
 from prune_lab.plain_values import check_keys
-from prune_lab.pruning.budgets import budget_from_share
 from prune_lab.pruning.selection import Selection
 from prune_lab.results.files import safe_name
 from prune_lab.results.published import Published, parse_published

@@ -42,7 +42,9 @@ def test_every_draw_sums_to_the_number_of_heads_that_are_kept(variant: str, keep
     for update in (0, 5_000, 15_000, 40_000):
         set_update(model.gates().values(), update)
         for _ in range(3):
-            assert float(draw(model).detach().sum()) == pytest.approx(min(keep, 24), rel=1e-5)
+            drawn = draw(model).detach()
+            assert float(drawn.sum()) == pytest.approx(min(keep, 24), rel=1e-5)
+            assert keep < 24 or torch.equal(drawn, torch.ones(24))
     model.eval()
     assert sorted(draw(model).tolist(), reverse=True) == [1.0] * min(keep, 24) + [0.0] * max(0, 24 - keep)
     assert sum(map(len, model.open_heads().values())) == keep_rule_mask(model).num_kept == min(keep, 24)
@@ -55,6 +57,13 @@ def test_evaluation_is_the_hard_choice_of_the_scores_and_draws_nothing() -> None
     assert torch.equal(first, draw(model)) and torch.equal(state, torch.get_rng_state())
     best = scores(model).topk(9).indices
     assert set(first.nonzero()[:, 0].tolist()) == set(best.tolist())
+
+
+def test_without_noise_equal_scores_are_open_in_their_order_at_the_lowest_temperature() -> None:
+    model = model_with(7, init_std=0.0)
+    set_update(model.gates().values(), 15_000)
+    relaxed = torch.cat([gate.p_open() for gate in model.gates().values()])
+    assert relaxed.tolist() == [1.0] * 7 + [0.0] * 17 == draw(model.eval()).tolist()
 
 
 def test_the_temperature_falls_log_linearly_to_its_end() -> None:

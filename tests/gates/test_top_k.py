@@ -47,9 +47,56 @@ def test_at_the_lowest_temperature_it_is_the_hard_top_k(dtype: torch.dtype) -> N
     for k in (1, 5, 12, 24, 47):
         scores = torch.randperm(48, generator=generator).to(dtype) / 16
         assert torch.equal(relaxed_top_k(scores, k, 1e-8), hard_top_k(scores, k))
-    mask = relaxed_top_k(torch.tensor(HARD, dtype=dtype), 3, 1e-8)
-    assert mask[0] == 1 and mask[1] == 1 and mask.sum() == 1 + 1 + 1, "the first is drawn once"
-    assert hard_top_k(torch.tensor(HARD, dtype=dtype), 3).tolist() == [1, 1, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("scores", "k", "expected"),
+    [
+        (HARD, 1, [1, 0, 0, 0, 0, 0]),
+        (HARD, 2, [1, 1, 0, 0, 0, 0]),
+        (HARD, 3, [1, 1, 1, 0, 0, 0]),
+        (HARD, 4, [1, 1, 1, 1, 0, 0]),
+        (HARD, 5, [1, 1, 1, 1, 1, 0]),
+        (HARD, 6, [1, 1, 1, 1, 1, 1]),
+        ([200, 1, 1, 0, 0, 0], 2, [1, 1, 0, 0, 0, 0]),
+        ([0, 1, 1, 200, 0, 1], 3, [0, 1, 1, 1, 0, 0]),
+        ([0.5] * 5, 2, [1, 1, 0, 0, 0]),
+        ([-3.0] * 5, 4, [1, 1, 1, 1, 0]),
+        ([200, 0, 200, 200, -200, -200], 2, [1, 0, 1, 0, 0, 0]),
+        ([200, 0, 200, 200, -200, -200], 5, [1, 1, 1, 1, 1, 0]),
+        ([1e6, 1e6, 1e-6, 1e-6], 3, [1, 1, 1, 0]),
+        ([-math.inf, 1, -math.inf, 1, 1], 2, [0, 1, 0, 1, 0]),
+    ],
+)
+def test_equal_scores_are_drawn_in_their_order_each_head_once(
+    scores: list[float], k: int, expected: list[float], dtype: torch.dtype
+) -> None:
+    leaf = torch.tensor(scores, dtype=dtype, requires_grad=True)
+    mask = relaxed_top_k(leaf, k, 1e-8)
+    assert mask.tolist() == expected == hard_top_k(leaf, k).tolist()
+    (mask * torch.arange(1.0, len(scores) + 1)).sum().backward()
+    assert leaf.grad is not None and torch.isfinite(leaf.grad).all()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 200.0])
+def test_with_ties_of_random_scores_too_it_is_the_hard_top_k(scale: float) -> None:
+    generator = torch.Generator().manual_seed(6)
+    for number in range(300):
+        scores = torch.randint(-3, 4, (48,), generator=generator) * scale
+        k = 1 + number % 48
+        assert torch.equal(relaxed_top_k(scores, k, 1e-8), hard_top_k(scores, k))
+
+
+@pytest.mark.parametrize("tau", [5.0, 1.0, 0.1])
+def test_at_other_temperatures_ties_do_not_show(tau: float) -> None:
+    scores = [0.5, 0.5, -1.0, 0.5, -1.0, 0.7]
+    leaf = torch.tensor(scores, requires_grad=True)
+    mask = relaxed_top_k(leaf, 3, tau)
+    assert mask.tolist() == pytest.approx(naive(scores, 3, tau), abs=1e-4)
+    (mask * torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0, -1.0])).sum().backward()
+    assert leaf.grad is not None
+    assert float(leaf.grad[0]) == pytest.approx(float(leaf.grad[3]), rel=1e-3) and float(leaf.grad[0]) > 0
 
 
 def test_gradients_equal_finite_differences() -> None:

@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
-from prune_lab.heads import HeadMask
+from prune_lab.heads import HeadMask, budget_from_share
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.pruning.budgets import AUTO, budget_from_share, parse_budgets
+from prune_lab.pruning.budgets import AUTO, parse_budgets
 from prune_lab.pruning.surgery import prune_heads
 
 

@@ -1,12 +1,14 @@
 """The area under a curve against a fine sum, and which methods it compares over which range."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from prune_lab.results.answer_rows import area_note
-from prune_lab.results.area import ranking, weights
+from prune_lab.results.answers_text import answers_text
+from prune_lab.results.area import _of_like_resolution, ranking, weights
 from prune_lab.results.curves import panels
 
 
@@ -46,7 +48,7 @@ def test_a_known_area(record):
     ranked = ranking(panel)
     assert [(area.line, area.num_points) for area in ranked.areas] == [("gradient", 2)]
     assert ranked.areas[0].value == pytest.approx(-(2.5 * 0.25 + 0.5 * 0.5) / 0.75)
-    assert ranked.heads == 12 and ranked.left_out == ()
+    assert ranked.heads == 12 and ranked.left_out == {}
 
 
 def test_methods_are_compared_over_the_range_that_all_of_them_reach(record):
@@ -55,20 +57,70 @@ def test_methods_are_compared_over_the_range_that_all_of_them_reach(record):
         record("unpruned", 48, bleu=38.0),
         *curve(record, "gradient", further),
         *curve(record, "magnitude", {30: -3, 18: -6}),
-        *curve(record, "random", {36: -4, 12: -20}),
+        *curve(record, "random", {36: -4, 24: -12, 12: -20}),
         *curve(record, "hard_concrete", {3: -0.1}),
         *curve(record, "gates", {48: +0.5, 12: -1}),
     )
     ranked = ranking(panel)
     assert (ranked.heads, ranked.limited_by) == (18, "magnitude")
-    assert ranked.left_out == ("gates", "hard_concrete"), "single points, whatever a model with all heads has"
+    few = "fewer than two points"
+    assert ranked.left_out == {"gates": few, "hard_concrete": few}, "whatever a model with all heads has"
     assert [area.line for area in ranked.areas] == ["gradient", "magnitude", "random"]
     # -5 is the line from 12 to 24 heads at 18.
     expected = -(3.5 * 6 + 1.5 * 12 + 0.5 * 12) / 30
     assert ranked.of("gradient").value == pytest.approx(expected)
     assert ranked.of("hard_concrete") is None
     note = area_note(ranked, 48)
-    assert "s0 = 18/48" in note and "magnitude goes no further" in note and "gates, hard_concrete" in note
+    assert "s0 = 18/48" in note and "magnitude goes no further" in note
+    assert "gates (fewer than two points), hard_concrete (fewer than two points)" in note
+
+
+def bent(*heads):
+    """What one concave curve loses at these numbers of 48 heads."""
+    return {count: -30 * (1 - count / 48) ** 3 for count in heads}
+
+
+def test_one_curve_measured_at_fewer_points_would_seem_worse_and_is_not_ranked(record):
+    fine, rough = bent(36, 24, 16, 12, 8), bent(24, 12)
+    by_fine, by_rough = (weights([heads / 48 for heads in lost], 0.25) @ [*lost.values()] for lost in (fine, rough))
+    assert by_rough < by_fine - 0.5, "the reason"
+    unpruned, made = record("unpruned", 48, bleu=38.0), curve(record, "gradient", fine)
+    panel = panel_of(unpruned, *made, *curve(record, "dense", rough), *curve(record, "gates", {24: -1}))
+    ranked = ranking(panel)
+    assert ranked.left_out == {"dense": "coarser: points at 24, 12", "gates": "fewer than two points"}
+    assert ranked == replace(ranking(panel_of(unpruned, *made)), left_out=ranked.left_out), "nor has it a say in s0"
+    assert (ranked.heads, ranked.limited_by) == (8, "gradient")
+    told = "dense (coarser: points at 24, 12), gates (fewer than two points)"
+    assert f"Left out: {told}." in area_note(ranked, 48)
+    assert f"  not ranked: {told}" in answers_text([*panel.records]).splitlines()
+    assert ranked.to_dict()["left_out"] == ranked.left_out
+    alone = ranking(panel_of(unpruned, *curve(record, "dense", rough)))
+    assert alone.left_out == {} and alone.of("dense").value == pytest.approx(by_rough)
+
+
+@pytest.mark.parametrize(
+    ("heads", "is_ranked"),
+    [
+        ((30, 18, 8), True),  # steps of 18, 12 and 10: one and a half times the 12 of the finest
+        ((29, 18, 8), False),
+        ((36, 24, 12, 8), True),
+        ((36, 17, 8), False),  # a wide step between points
+        ((36, 24, 12, 2), True),
+        ((36, 24, 5), False),  # a wide step that reaches into the range
+    ],
+)
+def test_the_widest_step_counts_that_is_not_below_the_range_as_a_whole(heads, is_ranked):
+    finest = [8, 12, 16, 24, 36]
+    ranked = _of_like_resolution({"finest": finest, "other": sorted(heads)}, 48)
+    assert ranked == (["finest", "other"] if is_ranked else ["finest"])
+
+
+def test_steps_are_looked_at_again_where_a_coarse_curve_no_longer_limits_the_range():
+    """From 22 to 2 heads is below the range as long as `rough` ends it at 22, and within it afterwards."""
+    heads = {"finest": [2, 12, 22, 30, 40], "jumps": [2, 22, 30, 40], "rough": [22, 30]}
+    assert _of_like_resolution({name: heads[name] for name in ("finest", "jumps")}, 48) == ["finest"]
+    assert _of_like_resolution(heads, 48) == ["finest"]
+    assert _of_like_resolution({**heads, "rough": [22, 36]}, 48) == ["finest", "jumps", "rough"]
 
 
 def test_all_heads_lose_nothing_by_definition(record):

@@ -12,6 +12,7 @@ from prune_lab.results.collect import write_csv, write_json
 from prune_lab.results.curves import panels
 from prune_lab.results.holm import holm
 from prune_lab.results.packed import pack
+from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
 from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.summary import sentences
@@ -92,6 +93,69 @@ def test_points_that_were_not_compared_are_passed_over_and_counted(record, point
     found = answers_of(unpruned, made[0], point("random", 24, -0.1, 0.8))
     assert (found["gradient"].point, found["gradient"].worse) == (None, None)
     assert "gradient was not tested" in " ".join(sentences(panel_of(unpruned, made[0], point("random", 24, -0.1, 0.8))))
+
+
+def planned(**methods):
+    return {"config": {"study": {"name": "made up", "budgets": [12, 36, 24], "methods": methods}}}
+
+
+def test_planned_points_that_were_not_measured_are_named(record, point, tmp_path):
+    """Failed points and points without a record alike, down to the first loss; without a plan, what was looked at."""
+    plan = planned(gradient={"criterion": "gradient"}, random={"criterion": "random"}, dense={"budgets": [30, 18, 6]},
+                   gates={"weights": [0.05, 0.1, 0.2]})  # fmt: skip
+    gate = {"penalty_weight": 0.05, "point": "weight 0.05"}
+    made = [
+        record("unpruned", 48, bleu=38.0, **plan),
+        point("gradient", 36, -0.1, 0.7, **plan),
+        point("gradient", 12, -0.2, 0.7, **plan),
+        point("random", 24, -9.0, 0.0001, **plan),
+        point("dense", 18, -0.2, 0.7, **plan),
+        point("dense", 6, -9.0, 0.0001, **plan),
+        point("gates", 20, -0.1, 0.6, settings=gate, **plan),
+        point("magnitude", 24, -0.1, 0.7),
+        point("magnitude", 12, -9.0, 0.0001),
+        point("magnitude", 6, -9.0, 0.0001),
+    ]
+    failed = Record(method="gradient", seed=1, status="failed", reason="stopped", settings={"point": "24"})
+    found = answers_of(*made, failed)
+    gaps = {line: answer.unmeasured for line, answer in found.items()}
+    assert gaps["gradient"] == ("24",) and gaps["random"] == ("36",), "12 heads are beyond the loss"
+    assert gaps["dense"] == ("30",) and gaps["gates"] == ("weight 0.1", "weight 0.2") and gaps["magnitude"] is None
+    assert found["magnitude"].looked_at == (24, 12), "down to the first loss"
+    assert found["gradient"].to_dict()["unmeasured"] == ["24"] and found["gradient"].to_dict()["looked_at"] == [36, 12]
+
+    lead = " ".join(sentences(panel_of(*made)))
+    assert "gradient goes down to 12 of 48 heads (-0.20 BLEU" in lead and "; 24 heads were not measured)" in lead
+    assert "random (36 heads were not measured) loses at the first point already" in lead
+    text = " ".join(answers_text(made).split())
+    assert "weight 0.1, weight 0.2 were not measured" in text and "none: -9.00 with 24 heads already, 36 heads" in text
+    page = write_report([*made, failed], tmp_path).read_text()
+    assert "<br>(24 heads were not measured)" in page and "<br>(looked at 24, 12 heads)" in page
+    assert "(looked at 36" not in page, "where the plan is known, it is not listed"
+    (content,) = json.loads((tmp_path / "results.json").read_text())["curves"]
+    assert content["methods"][1]["no_significant_loss"]["unmeasured"] == ["weight 0.1", "weight 0.2"]
+
+
+def test_a_plan_may_be_in_shares_and_a_point_of_other_seeds_is_measured(record, point):
+    study = {"shares": [0.75, 0.51, 0.25], "budgets": None, "methods": {"gradient": {"seeds": [1, 2]}}}
+    config = {"config": {"study": study}}
+    made = [point("gradient", heads, -0.1, 0.5, seed, **config) for heads, seed in ((36, 1), (12, 2))]
+    (answer,) = answers_of(record("unpruned", 48, bleu=38.0), *made).values()
+    assert answer.unmeasured == ("24",) and answer.gaps == "24 heads were not measured"
+    for odd in ({}, {"study": None}, {"study": {"methods": {"gradient": None}}}):
+        made = [point("gradient", 36, -0.1, 0.5, config=odd)]
+        (answer,) = answers_of(record("unpruned", 48, bleu=38.0), *made).values()
+        assert answer.unmeasured is None and answer.seen == "looked at 36 heads"
+
+
+def test_the_report_says_what_intervals_leave_out(record, point, tmp_path):
+    unpruned = [record("unpruned", 48, seed, bleu=38.0, weights_hash=f"0{seed}") for seed in (1, 2)]
+    for num, told in ((1, "one training"), (2, "the mean of 2 runs")):
+        page = write_report([*unpruned[:num], point("gradient", 24, -0.4, 0.3)], tmp_path).read_text()
+        assert "Intervals and p-values resample the sentences of the test set only: they say nothing of how far" in page
+        assert f"The unpruned reference is {told}." in page
+    untested = [unpruned[0], point("gradient", 24, -0.4, None, significance=None)]
+    assert "resample the sentences" not in write_report(untested, tmp_path).read_text()
 
 
 def test_the_best_of_points_with_as_many_heads_comes_first(record, point):
@@ -221,6 +285,38 @@ def test_mean_and_deviation_over_seeds_are_in_the_csv_for_both_scores(record, tm
     ]
     (entry,) = content["methods"][0]["points"]
     assert entry["chrf"] == {"mean": 60.5, "std": pytest.approx(0.5**0.5), "num": 2}
+
+
+def test_difference_interval_and_p_value_over_seeds_are_in_the_csv(record, tmp_path):
+    """From the definitions: what the seeds drew alike is averaged sample by sample, and every row of a point has it."""
+    generator = np.random.default_rng(2)
+    resampled, swapped = generator.normal(-1, 0.4, (2, 1000)), generator.normal(0, 0.5, (2, 2000))
+    records = []
+    for seed, (row, null) in enumerate(zip(resampled, swapped, strict=True), start=1):
+        kept = {"p_value": 0.5, "num_samples": 2000, "seed": 3, "differences": pack(null)}
+        compared = {**record().significance, "difference": -0.5 * seed, "num_sentences": 100, "randomisation": kept}
+        compared["differences"] = row.tolist()
+        records.append(record("gradient", 24, seed, bleu=38.0 - 0.5 * seed, significance=compared))
+    records += [record("unpruned", 48, bleu=38.0), record("random", 24, bleu=30.0, significance=None)]
+    records.append(record("base", 48, bleu=37.0, settings={"updates": 1}))
+    with open(write_csv(records, tmp_path / "results.csv"), newline="") as file:
+        rows = list(csv.DictReader(file))
+    of_point = [row for row in rows if row["method"] == "gradient"]
+    assert len(of_point) == 2
+    for row in of_point:
+        assert float(row["point_difference"]) == -0.75
+        bounds = [float(row["point_difference_low"]), float(row["point_difference_high"])]
+        assert bounds == pytest.approx(np.quantile(resampled.mean(axis=0), [0.025, 0.975]))
+        expected = (np.sum(np.abs(swapped.mean(axis=0)) >= 0.75) + 1) / 2001
+        assert float(row["point_p_value"]) == pytest.approx(expected, abs=1e-3)
+        assert row["p_value_test"] == "approximate_randomisation" and row["p_value_holm"] == row["point_p_value"]
+        assert float(row["difference_low"]) == record().significance["low"], "of the record alone"
+    (chance,), (base,), (unpruned,) = ([row for row in rows if row["method"] == name]
+                                       for name in ("random", "base", "unpruned"))  # fmt: skip
+    assert float(chance["point_difference"]) == -8.0 and float(base["point_difference"]) == -1.0
+    assert unpruned["point_difference"] == ""
+    for row in (chance, base, unpruned):
+        assert row["point_p_value"] == row["point_difference_low"] == row["point_difference_high"] == ""
 
 
 def test_sixty_points_of_three_seeds_take_seconds(record):
