@@ -92,7 +92,8 @@ def _basis(model: Transformer, criterion: Criterion, text: ScoringText) -> dict[
         "criterion": {"name": criterion.name, **criterion.options},
         **({"text": text.facts()} if criterion.needs_batches else {}),
     }
-    return json.loads(json.dumps(basis))  # type: ignore[no-any-return]
+    plain: dict[str, Any] = json.loads(json.dumps(basis))
+    return plain
 
 
 def _kept(path: Path, basis: dict[str, Any]) -> tuple[HeadScores, float] | None:
@@ -101,5 +102,5 @@ def _kept(path: Path, basis: dict[str, Any]) -> tuple[HeadScores, float] | None:
         scores, content = read_scores(path)
     except (ValueError, OSError):
         return None
-    seconds = content.get("seconds")
-    return (scores, float(seconds)) if content.get("basis") == basis and is_number(seconds) else None
+    is_same = content.get("basis") == basis and is_number(content.get("seconds"))
+    return (scores, float(content["seconds"])) if is_same else None

@@ -343,14 +343,13 @@ def test_scores_are_read_back_and_their_time_counts_for_each_point(
     content = json.loads(file.read_text())
     assert Record.load(places[4]).seconds["choosing"] == content["seconds"] > 0
     file.write_text(json.dumps({**content, "seconds": 500.0}))
-    monkeypatch.setattr("prune_lab.study.on_text.score_heads", None)
-    places, found = prune(*words, "budgets=[4,2]")
+    with monkeypatch.context() as patched:
+        patched.setattr("prune_lab.study.on_text.score_heads", None)
+        places, found = prune(*words, "budgets=[4,2]")
     assert found.out.count("fisher: 6 heads were scored before, in 500.0 s\n") == 1
     record = Record.load(places[2])
     assert record.seconds["choosing"] == 500.0 and "training" not in record.seconds
-    monkeypatch.undo()
-    monkeypatch.chdir(folder)
-    again, _ = prune(*words, "budgets=[2]", "output=other")
+    prune(*words, "budgets=[2]", "output=other")
     assert Record.load("other/2-heads").heads == record.heads
 
 
