@@ -1,19 +1,22 @@
-"""How long the models of each method took to make: scores, cuts and training, without translation or its speed."""
+"""How long a model of each method took to make: choosing its heads and training, without translation or its speed."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from prune_lab.results.curves import Line, Panel, panels
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 
-TITLE = "Time to make the models"
-_HEADINGS = ("method", "models", "time for all", "time for one, mean")
+TITLE = "Time to make a model"
+_HEADINGS = ("method", "models", "mean time for one", "longest")
+_PARTS = ("training", "choosing")
 _NOTE = (
-    "Scores, cuts and training; not translation. Scores that several models share count for the first that needed them."
+    "Scores of heads, factors on them, and training after the base; not translation. A model counts all that leads to "
+    "it, whatever it shares with others: scores, and the models with more heads that it goes on from."
 )
 
 
@@ -23,12 +26,14 @@ class MakingTime:
 
     Attributes:
         line: Name of the method.
-        seconds: For all its models together. Scores that several models share are in that of the first.
+        mean: Seconds for one of its models, all that leads to it included; what models share is in each of them.
+        longest: The most seconds for one of them.
         num_models: How many models.
     """
 
     line: str
-    seconds: float
+    mean: float
+    longest: float
     num_models: int
 
 
@@ -38,10 +43,13 @@ def making_times(panel: Panel) -> list[MakingTime]:
 
 
 def _time(line: Line) -> MakingTime | None:
-    known = [record for point in line.points for record in point.records if record.seconds.get("training") is not None]
-    if not known:
-        return None
-    return MakingTime(line.name, sum(float(record.seconds["training"]) for record in known), len(known))
+    parts = [
+        [float(record.seconds[part]) for part in _PARTS if part in record.seconds]
+        for point in line.points
+        for record in point.records
+    ]
+    known = [sum(seconds) for seconds in parts if seconds]
+    return MakingTime(line.name, fmean(known), max(known), len(known)) if known else None
 
 
 def time_table(panel: Panel) -> str | None:
@@ -49,7 +57,7 @@ def time_table(panel: Panel) -> str | None:
     rows = [
         (
             "",
-            (escape(each.line), str(each.num_models), in_words(each.seconds), in_words(each.seconds / each.num_models)),
+            (escape(each.line), str(each.num_models), in_words(each.mean), in_words(each.longest)),
         )
         for each in making_times(panel)
     ]
@@ -60,9 +68,9 @@ def time_text(records: Sequence[Record], width: int = 80) -> str:
     """The times for the terminal, no line wider than `width`; empty where nothing is known."""
     parts = []
     for panel in panels(records):
-        found = [f"{each.line} {in_words(each.seconds)} ({each.num_models})" for each in making_times(panel)]
+        found = [f"{each.line} {in_words(each.mean)} ({each.num_models})" for each in making_times(panel)]
         if found:
-            text = f"{TITLE} (how many): {', '.join(found)}"
+            text = f"{TITLE}, mean (of how many): {', '.join(found)}"
             parts.append(textwrap.fill(text, width, subsequent_indent="    ", break_on_hyphens=False))
     return "\n".join(parts)
 

@@ -69,7 +69,10 @@ class Record:
         hardware: What the run ran on, for people.
         started: Time stamp in ISO 8601.
         finished: Time stamp in ISO 8601.
-        seconds: What each part of the run took: training, scoring, evaluation, ...
+        seconds: What each part took, in all processes that had a part in it: training and choosing (scores of heads and
+            factors on them; in training for heads that go while a model trains), which count all that leads from the
+            base to this model, also what it shares with other models; then decoding, scoring (BLEU and chrF), comet,
+            speed. Without `choosing`, the training of a study's point is all that it took to make in one process.
         config: The full configuration of the run.
         significance: None, or the comparison with the unpruned model: difference, low, high, p_value, differences (one
             for each resample), ..., all of the paired bootstrap; and `randomisation`, with p_value, num_samples, seed

@@ -1,4 +1,4 @@
-"""Files of scores that studies and `prune-lab-prune` leave: reading them, and whose heads they are about."""
+"""Files of scores that studies and `prune-lab-prune` leave: their content, and whose heads they are about."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from prune_lab.heads import HeadScores, HeadSite
 from prune_lab.results.record import FILE_NAME, Record
 
-# STUDY/scores/NAME-seedS-Nheads.json and PRUNED/scores-N-heads.json.
-_OF_STUDY, _OF_PRUNE = re.compile(r".+-seed\d+-\d+heads\.json"), re.compile(r"scores-\d+-heads\.json")
+# STUDY/scores/CRITERION-Nheads-HASH.json (once NAME-seedS-Nheads.json) and PRUNED/scores-N-heads.json.
+_OF_STUDY, _OF_PRUNE = re.compile(r".+-\d+heads(-[0-9a-f]+)?\.json"), re.compile(r"scores-\d+-heads\.json")
 _DIRECTORY = "scores"
+_Value = TypeVar("_Value")
 
 
 def scores_content(scores: HeadScores, *, weights_hash: str, total_heads: int) -> dict[str, Any]:
-    """What a file of scores holds.
+    """What a file of scores holds: all that `read_scores` needs to make the same scores again.
 
     Args:
         scores: Of the live heads of a model.
@@ -32,7 +33,31 @@ def scores_content(scores: HeadScores, *, weights_hash: str, total_heads: int) -
         "settings": dict(scores.settings),
         "model": {"weights_hash": weights_hash, "total_heads": total_heads},
         "scores": scores.to_dict(),
+        **({} if scores.pairs is None else {"pairs": scores.pairs}),
     }
+
+
+def read_scores(path: Path) -> tuple[HeadScores, dict[str, Any]]:
+    """The scores of a file, and all that it holds. Keys of mappings in their settings are text, as JSON has them.
+
+    Raises:
+        ValueError: in one line that names the file.
+        OSError: no such file, or one that cannot be opened.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        pairs = content.get("pairs")
+        scores = HeadScores(
+            {_site(site): _by_head(heads, _number) for site, heads in content["scores"].items()},
+            _text(content["criterion"]),
+            dict(content["settings"]),
+            None
+            if pairs is None
+            else {_site(site): _by_head(rows, lambda row: _by_head(row, _number)) for site, rows in pairs.items()},
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: not readable as scores of heads, perhaps cut short") from error
+    return scores, content
 
 
 def collect_scores(directories: Iterable[str | os.PathLike[str]]) -> dict[str, list[HeadScores]]:
@@ -71,18 +96,7 @@ def _read(path: Path) -> tuple[str | None, HeadScores]:
     Raises:
         ValueError: in one line that names the file.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        scores = HeadScores(
-            {
-                _site(site): {int(head): _number(value) for head, value in heads.items()}
-                for site, heads in content["scores"].items()
-            },
-            _text(content["criterion"]),
-            dict(content["settings"]),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: not readable as scores of heads, perhaps cut short") from error
+    scores, content = read_scores(path)
     weights_hash, total_heads = _model(path, content.get("model"))
     return (weights_hash if scores.num_heads == total_heads else None), scores
 
@@ -100,6 +114,10 @@ def _model(path: Path, told: Any) -> tuple[str, int]:
 
 def _site(text: str) -> str:
     return str(HeadSite.parse(text))
+
+
+def _by_head(values: Mapping[str, Any], read: Callable[[Any], _Value]) -> dict[int, _Value]:
+    return {int(head): read(value) for head, value in values.items()}
 
 
 def _text(value: Any) -> str:

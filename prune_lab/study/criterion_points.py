@@ -14,13 +14,14 @@ from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import build_criterion, criteria
 from prune_lab.pruning.rescale import Factors, Rescaled
-from prune_lab.pruning.schedule import Choose, OneShot, Schedule, prune_to
+from prune_lab.pruning.schedule import Choose, Schedule, prune_to
 from prune_lab.pruning.selection import Selection
 from prune_lab.results.record import Record
 from prune_lab.study.method import Method
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_all
 from prune_lab.study.plan import Point
+from prune_lab.study.scoring_text import ScoringText
 from prune_lab.training.callbacks.gradual_masks import GradualMasks
 from prune_lab.training.fit import FitResult
 
@@ -39,7 +40,6 @@ class CriterionPoints:
 
     def __init__(self, stages: Stages) -> None:
         self._stages = stages
-        self._scores: dict[tuple[str | None, str, int], HeadScores] = {}
 
     def make(self, point: Point) -> Made:
         """The model of a point: pruned from the base in one shot, or step by step from the point before it."""
@@ -86,16 +86,13 @@ class CriterionPoints:
     def _rescale(self, point: Point, model: Transformer, before: Factors) -> Rescaled:
         """Bring the sites of a pruned model closest to those of the base."""
         stages = self._stages
-        return rescale_on_text(
-            model,
-            before,
-            stages.base_model(),
-            lambda: stages.data.train,
-            num_sentences=stages.setup.plan.scoring_sentences,
-            max_tokens=stages.setup.base.max_tokens,
-            device=stages.setup.device,
-            seed=stages.setup.seeds_of(point.seed).data,
-        )
+        found, seconds = rescale_on_text(model, before, stages.base_model(), self._text(point))
+        stages.spend(choosing=seconds)
+        return found
+
+    def _text(self, point: Point) -> ScoringText:
+        stages = self._stages
+        return stages.setup.scoring_text(point, lambda: stages.data.train)
 
     def _before(self, point: Point, num_heads: int) -> tuple[Path, Record] | None:
         """The nearest point of the method with more heads that is done: its directory and its record."""
@@ -108,10 +105,14 @@ class CriterionPoints:
         return None
 
     def _load(self, before: tuple[Path, Record] | None) -> tuple[Transformer, int, Factors]:
-        """The model of a point or the base, its updates after the base, and the factors in its weights."""
+        """The model of a point or the base, its updates after the base, and the factors in its weights.
+
+        The seconds of that point are part of those of the point that goes on from it.
+        """
         if before is None:
             return self._stages.base_model(), 0, {}
         place, record = before
+        self._stages.spend(training=record.seconds.get("training", 0.0), choosing=record.seconds.get("choosing", 0.0))
         factors = {
             site: {int(head): float(factor) for head, factor in of_site.items()}
             for site, of_site in record.settings.get("factors", {}).items()
@@ -138,30 +139,19 @@ class CriterionPoints:
         return [(updates, round(updates * tuning.recovery_updates / tuning.total_updates)) for updates in shares]
 
     def _score(self, model: Transformer, point: Point, schedule: Schedule) -> HeadScores:
-        """Score on training text and keep the scores as a file; one-shot points of a criterion and a seed share them.
-
-        The sentences are drawn with the seed of the data order.
-        """
+        """Score on training text; points whose scores depend on the same things share a file of them."""
         stages, method = self._stages, point.method
-        name, same = f"{method.name}-seed{point.seed}", (method.criterion, repr(method.options), point.seed)
-        if isinstance(schedule, OneShot) and same in self._scores:
-            return self._scores[same]
-        of_models = point.name if schedule.during_training else name
-        splits = stages.setup.splits
+        splits, num_heads = stages.setup.splits, sum(map(len, model.heads().values()))
         criterion = _build(method, point.seed).with_scoring(tokenize=splits.score_tokenize, lowercase=splits.lowercase)
-        scores = score_on_text(
+        scores, seconds = score_on_text(
             model,
             criterion,
-            lambda: stages.data.train,
-            num_sentences=stages.setup.plan.scoring_sentences,
-            max_tokens=stages.setup.base.max_tokens,
-            device=stages.setup.device,
-            file=stages.directory / SCORES / f"{of_models}-{sum(map(len, model.heads().values()))}heads.json",
-            label=name,
-            seed=stages.setup.seeds_of(point.seed).data,
+            self._text(point),
+            file=lambda name: stages.directory / SCORES / f"{criterion.name}-{num_heads}heads-{name}.json",
+            label=f"{method.name}-seed{point.seed}",
         )
-        if isinstance(schedule, OneShot):
-            self._scores[same] = scores
+        if not schedule.during_training:  # whose time they are part of
+            stages.spend(choosing=seconds)
         return scores
 
 

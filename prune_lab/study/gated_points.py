@@ -19,6 +19,7 @@ from prune_lab.study.method import EXACT
 from prune_lab.study.outcome import Made, updates_in_all
 from prune_lab.study.plan import Point
 from prune_lab.training.parameters import PARTS, freeze
+from prune_lab.training.resuming import seconds_so_far
 
 if TYPE_CHECKING:
     from prune_lab.study.stages import Stages
@@ -94,10 +95,13 @@ class GatedPoints:
         export = place / GATED
         if (export / CONFIG).exists():
             try:
-                return load_export(export)
+                gated = load_export(export)
             except (FileNotFoundError, ValueError) as error:
                 # Its training left a checkpoint, from which it is made again at once.
                 print(f"{point.name}: {error}; making it again", flush=True)
+            else:
+                stages.spend(training=seconds_so_far(place / "training"))
+                return gated
         assert method.gates is not None
         model, options = stages.base_model(), dict(method.gates.get("options") or {})
         if method.gates.get("name") == EXACT:  # the last quarter is for the weights, with the choice made

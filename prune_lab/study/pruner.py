@@ -20,6 +20,7 @@ from prune_lab.results.record import Record
 from prune_lab.study.on_text import rescale_on_text, score_on_text
 from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all, with_comet
 from prune_lab.study.prune_settings import PruneSettings
+from prune_lab.study.scoring_text import ScoringText
 from prune_lab.training.callbacks.gradual_masks import GradualMasks
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitResult, FitSettings, TrainingData, fit
@@ -50,40 +51,45 @@ class Pruner:
         self._method_before = settings.method or gates or INPUT
         self._encoded: EncodedCorpus | None = None
         self._recovered, self._seconds = 0, 0.0
+        self._choosing: dict[str, float] = {}
+        self._text = ScoringText(
+            splits=settings.splits,
+            encoded=self._train,
+            num_sentences=settings.scoring_sentences,
+            max_tokens=settings.max_tokens,
+            seed=settings.seeds.data,
+            device=settings.device,
+        )
         self._result: FitResult | None = None
         self._masked: FitResult | None = None
 
     def score(self, model: Transformer) -> HeadScores:
-        """Score on training text and keep the scores as a file."""
+        """Score on training text and keep the scores as a file, or take those that it holds."""
         settings = self._settings
         num_heads = sum(map(len, model.heads().values()))
-        return score_on_text(
+        scores, seconds = score_on_text(
             model,
             settings.criterion.with_scoring(
                 tokenize=settings.splits.score_tokenize, lowercase=settings.splits.lowercase
             ),
-            self._train,
-            num_sentences=settings.scoring_sentences,
-            max_tokens=settings.max_tokens,
-            device=settings.device,
-            seed=settings.seeds.data,
-            file=self._directory / f"scores-{num_heads}-heads.json",
+            self._text,
+            file=lambda _: self._directory / f"scores-{num_heads}-heads.json",
             label=settings.criterion.name,
         )
+        if not settings.schedule.during_training:  # whose time they are part of
+            self._spend("scores", seconds)
+        return scores
 
     def rescale(self, model: Transformer, before: Factors) -> Rescaled:
         """Bring the sites of a cut model closest to those of the model that is pruned."""
-        settings = self._settings
-        return rescale_on_text(
-            model,
-            before,
-            self._model,
-            self._train,
-            num_sentences=settings.scoring_sentences,
-            max_tokens=settings.max_tokens,
-            device=settings.device,
-            seed=settings.seeds.data,
-        )
+        found, seconds = rescale_on_text(model, before, self._model, self._text)
+        self._spend("factors", seconds)
+        return found
+
+    def _spend(self, what: str, seconds: float) -> None:
+        """Count what choosing heads took for the next point, also for those before it where it goes on from them."""
+        before = self._choosing.get(what, 0.0) if self._settings.schedule.rescores else 0.0
+        self._choosing[what] = before + seconds
 
     def train_masking(self, model: Transformer, budgets: Sequence[int], choose: Choose) -> Transformer:
         """Train the model while heads go, at the learning rates of the beginning of the recovery."""
@@ -161,7 +167,10 @@ class Pruner:
                 label=f"{self._name}{'+recovery' if self._result else ''}, {point.budget} heads{self._as_fractions()}",
                 settings={**self._criterion(), **point.settings, **trained, "budget": point.budget},
                 seeds=asdict(settings.seeds),
-                seconds={"training": self._seconds} if self._result else {},
+                seconds={
+                    **({"training": self._seconds} if self._result else {}),
+                    **({"choosing": sum(self._choosing.values())} if self._choosing else {}),
+                },
                 **training_facts(self._result),
                 gate_evaluation=self._evaluation,
                 baseline=self.input_hypotheses(),

@@ -18,7 +18,8 @@ from prune_lab.decoding.options import DecodingOptions
 from prune_lab.evaluation.comet import Comet
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
-from prune_lab.study.plan import VARIED, Plan
+from prune_lab.study.plan import VARIED, Plan, Point
+from prune_lab.study.scoring_text import ScoringText
 from prune_lab.study.tuning import Tuning
 from prune_lab.training.callbacks.validation import ScoreSettings
 from prune_lab.training.fit import FitSettings, Seeds, TrainingData
@@ -105,6 +106,22 @@ class StudySetup:
         text = self.splits.train
         encoded = EncodedCorpus.encode(self.tokenizer, text.pairs, text.line_numbers)
         return TrainingData(train=encoded, validation=self.splits.validation, scoring=ScoreSettings.of(self.splits))
+
+    def scoring_text(self, point: Point, encoded: Callable[[], EncodedCorpus]) -> ScoringText:
+        """What heads are looked at on for a point.
+
+        Args:
+            point: the sentences are drawn with the seed of its data order.
+            encoded: gives the training text as ids.
+        """
+        return ScoringText(
+            splits=self.splits,
+            encoded=encoded,
+            num_sentences=point.method.scoring_sentences or self.plan.scoring_sentences,
+            max_tokens=self.base.max_tokens,
+            seed=self.seeds_of(point.seed).data,
+            device=self.device,
+        )
 
     def seeds_of(self, seed: int) -> Seeds:
         """The seeds of a run after the base: what the plan varies is this seed, the rest as for the base."""

@@ -47,6 +47,8 @@ from prune_lab.training.fit import FitResult, FitSettings, Seeds, TrainingData, 
 if TYPE_CHECKING:
     from prune_lab.training.trainer import Callback
 
+_NOTHING_SPENT = {"training": 0.0, "choosing": 0.0}
+
 
 class Stages:
     """Does the stages of a study in its directory.
@@ -72,6 +74,7 @@ class Stages:
             updates[SINGLE_HEADS] = 0
             models[SINGLE_HEADS] = len(questions_of(setup.model.original_heads(), setup.plan.single_heads))
         self.progress = Progress(updates, setup.in_words(), models)
+        self._spent = dict(_NOTHING_SPENT)
 
     @cached_property
     def data(self) -> TrainingData:
@@ -187,7 +190,7 @@ class Stages:
         teacher: Transformer | None = None,
     ) -> FitResult:
         """Train a model; see `prune_lab.training.fit.fit`."""
-        return fit(
+        result = fit(
             model,
             self.data,
             settings,
@@ -199,6 +202,13 @@ class Stages:
             loggers=self.setup.loggers(place),
             label=label,
         )
+        self.spend(training=result.seconds)
+        return result
+
+    def spend(self, *, training: float = 0.0, choosing: float = 0.0) -> None:
+        """Count seconds for the stage that is being made, whichever process they passed in; see `Record.seconds`."""
+        self._spent["training"] += training
+        self._spent["choosing"] += choosing
 
     def _stage(self, name: str, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
         """Make a model unless its record is complete, export it, and measure the export."""
@@ -206,7 +216,7 @@ class Stages:
         if finished is not None:
             self.progress.done_before(name, result_line(finished))
             return finished
-        start = time.monotonic()
+        start, self._spent = time.monotonic(), dict(_NOTHING_SPENT)
         made = make()
         seconds = time.monotonic() - start
         export = place / EXPORT
@@ -221,7 +231,7 @@ class Stages:
             seed=seeds.data,
             settings=made.settings,
             seeds=asdict(made.seeds or seeds),
-            seconds={"training": seconds},
+            seconds=self._spent,
             **training_facts(made.result),
             base_hash=self.base_hash,
             device=setup.device,

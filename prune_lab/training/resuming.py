@@ -63,6 +63,15 @@ def own_checkpoint(directory: Path, name: str) -> dict[str, Any]:
         raise DamagedFileError(f"{error}; remove {what} to train from the beginning") from error
 
 
+def seconds_so_far(directory: Path) -> float:
+    """`FitResult.seconds` of the training in a directory; 0 where it left no checkpoint that can be read."""
+    try:
+        content = load_checkpoint(directory / LAST)
+    except (FileNotFoundError, ValueError):
+        return 0.0
+    return float(content["prune_lab"].get("seconds", 0.0))
+
+
 def validation_state(content: dict[str, Any]) -> dict[str, Any]:
     """What the validation knew when a checkpoint was written."""
     return next(state for name, state in content["callbacks"].items() if name.startswith(Validation.__name__))

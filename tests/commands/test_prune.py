@@ -334,6 +334,35 @@ def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
     assert before.items() <= after.items() and Path("run/2-heads/record.json") in after
 
 
+def test_scores_are_read_back_and_their_time_counts_for_each_point(
+    prune: Run, base: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"export={base}", "criterion=fisher", "selection.rearrange=true", "scoring_sentences=20"]
+    places, _ = prune(*words, "budgets=[4]")
+    file = folder / "run" / "scores-6-heads.json"
+    content = json.loads(file.read_text())
+    assert Record.load(places[4]).seconds["choosing"] == content["seconds"] > 0
+    file.write_text(json.dumps({**content, "seconds": 500.0}))
+    with monkeypatch.context() as patched:
+        patched.setattr("prune_lab.study.on_text.score_heads", None)
+        places, found = prune(*words, "budgets=[4,2]")
+    assert found.out.count("fisher: 6 heads were scored before, in 500.0 s\n") == 1
+    record = Record.load(places[2])
+    assert record.seconds["choosing"] == 500.0 and "training" not in record.seconds
+    prune(*words, "budgets=[2]", "output=other")
+    assert Record.load("other/2-heads").heads == record.heads
+
+
+def test_steps_count_what_the_steps_before_them_took(prune: Run, base: Path, folder: Path) -> None:
+    """And factors count as scores do."""
+    places, _ = prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude", "rescale=true", *STEPS)
+    four, two = (Record.load(places[budget]).seconds["choosing"] for budget in (4, 2))
+    scores = {
+        count: json.loads(Path(f"run/scores-{count}-heads.json").read_text())["seconds"] for count in (6, 5, 4, 3)
+    }
+    assert four > scores[6] + scores[5] and two > four + scores[4] + scores[3]
+
+
 def test_the_keep_rule_a_second_time_tells_what_is_there_and_does_nothing(
     prune: Run, gated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

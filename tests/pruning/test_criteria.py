@@ -65,6 +65,14 @@ def test_every_criterion_scores_exactly_the_live_heads(name):
 
 
 @pytest.mark.parametrize("name", criteria())
+def test_every_criterion_tells_its_options(name):
+    criterion = cheap(name)
+    assert set(criterion.options) == set(inspect.signature(criteria()[name]).parameters)
+    assert CHEAP.get(name, {}).items() <= criterion.options.items()
+    assert build_criterion(name, **criterion.options).options == criterion.options
+
+
+@pytest.mark.parametrize("name", criteria())
 def test_a9_every_criterion_runs_on_a_model_without_any_head(name):
     model = gated_model()
     model = prune_heads(model, HeadMask.keeping({site: [] for site in model.sites()}, model))

@@ -135,7 +135,7 @@ def write(path, scores, model="aa", total_heads=12, keep_model=True):
 def test_scores_come_from_studies_and_prunings_by_the_model_that_was_scored(tmp_path):
     first, second, third = drawn(1, num_sentences=3), drawn(2, "fisher"), drawn(3, "random", seed=2)
     write(tmp_path / "study" / "scores" / "gradient-seed1-12heads.json", first)
-    write(tmp_path / "study" / "scores" / "random-seed2-12heads.json", third)
+    write(tmp_path / "study" / "scores" / "random-12heads-0a1b2c3d4e5f.json", third)
     write(tmp_path / "pruned" / "scores-12-heads.json", second)
     write(tmp_path / "other" / "scores-12-heads.json", drawn(4), model="bb")
     write(tmp_path / "elsewhere" / "notes-12-heads.json", drawn(5))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,8 +23,9 @@ from prune_lab.model.transformer import Transformer
 class Criterion(ABC):
     """Says what each live head of a model is worth: higher means keep.
 
-    Options are keyword-only arguments of the constructor, which checks them and does nothing else. A criterion lives in
-    a file of its own in this package, named after it, and needs no other registration.
+    Options are keyword-only arguments of the constructor, which checks them, keeps them as attributes of the same names
+    and does nothing else. A criterion lives in a file of its own in this package, named after it, and needs no other
+    registration.
 
     Attributes:
         name: the short name, the same as the file's.
@@ -47,6 +51,19 @@ class Criterion(ABC):
         Returns:
             scores of all live heads at all sites, with the options and the size of the text in their settings.
         """
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the constructor was given, defaults included: the attributes with the names of its arguments."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    @classmethod
+    def code_hash(cls) -> str | None:
+        """SHA-256 of the file of the criterion, which changes as its scores may; None where there is no such file."""
+        try:
+            return hashlib.sha256(Path(inspect.getfile(cls)).read_bytes()).hexdigest()
+        except (OSError, TypeError):
+            return None
 
     def with_scoring(self, *, tokenize: str, lowercase: bool) -> Criterion:
         """The criterion with the scoring of its data, wherever it was not told another: for those that measure BLEU.
