@@ -14,6 +14,7 @@ from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import load_splits
 from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
+from prune_lab.results.p_values import p_text
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.results.speed import measured_speed, speed_change
 
@@ -104,7 +105,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     if comparison is not None:
         print(
             f"{comparison['difference']:+.2f} BLEU ({comparison['low']:+.2f} to {comparison['high']:+.2f}, "
-            f"p {comparison['randomisation']['p_value']:.3f}) against {config['unpruned']}"
+            f"p {p_text(comparison['randomisation']['p_value'])}) against {config['unpruned']}"
         )
     if record.speed is not None:
         change = speed_change(record) if compared else ""

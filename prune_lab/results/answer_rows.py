@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from prune_lab.results.area import MOST_COARSE, Ranking
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import interval_text
+from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.significance import FewestHeads, PointTest, PointTests, fewest_heads
@@ -43,7 +44,7 @@ def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: fl
         first, within = fewest.get(answer.line), f"loss of at most {tolerance:g} BLEU"
         both = first is not None and answer.reached and first.point is answer.point
         rows = [] if first is None or both else [_fewest_row(panel, first, tests, reference)]
-        name = f"{_NO_LOSS}, and {within}{_remarks(first)}" if both and first is not None else within
+        name = f"{_NO_LOSS},<br>and {within}{_remarks(first)}" if both and first is not None else within
         rows.append(_within_row(answer, tests, reference, name))
         names = [_swatch(styles[answer.line]) + escape(answer.line)] + [""] * (len(rows) - 1)
         groups.append([("", (name, *cells)) for name, cells in zip(names, rows, strict=True)])
@@ -101,7 +102,7 @@ def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests, reference:
         return [name, "not tested", *[""] * (len(_HEADINGS) - 3)]
     return [
         name,
-        _heads(shown) if answer.point is not None else f"none: worse at {_plain_heads(shown)} already",
+        _heads(shown) if answer.point is not None else f"none: worse at<br>{_plain_heads(shown)} already",
         *_scores(shown, panel.difference(shown) or 0.0),
         *_p_values(tests.of(shown)),
         _size(shown, reference) if answer.point is not None else "",
@@ -115,7 +116,7 @@ def _remarks(answer: FewestHeads) -> str:
 def _within_row(answer: Answer, tests: PointTests, reference: Record, name: str) -> list[str]:
     return [
         name,
-        _heads(answer.point) if answer.reached else f"not reached, best at {_plain_heads(answer.point)}",
+        _heads(answer.point) if answer.reached else f"not reached,<br>best at {_plain_heads(answer.point)}",
         *_scores(answer.point, answer.difference),
         *_p_values(tests.of(answer.point)),
         _size(answer.point, reference) if answer.reached else "",
@@ -129,7 +130,7 @@ def _scores(point: Point, difference: float) -> list[str]:
 
 
 def _p_values(test: PointTest | None) -> list[str]:
-    return ["", ""] if test is None else [f"{test.raw.value:.3f}", f"{test.adjusted:.3f}"]
+    return ["", ""] if test is None else [escape(p_text(test.raw.value)), escape(p_text(test.adjusted))]
 
 
 def _plain_heads(point: Point) -> str:

@@ -35,6 +35,11 @@ class PValue:
     least: float
 
 
+def p_text(value: float) -> str:
+    """A p-value in three digits; a smaller one is told as such, since none is zero: `<0.001`."""
+    return "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
 def p_value(records: Sequence[Record]) -> PValue | None:
     """The p-value of the (mean) difference of one run or several seeds of a point; None where it cannot be told."""
     value = randomisation_p_value(records)

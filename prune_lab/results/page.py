@@ -39,7 +39,7 @@ th { color: var(--muted); font-weight: 600; vertical-align: bottom; white-space:
 th:first-child, td:first-child { padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }
 th.text, td.text { text-align: left; }
-.prose td:last-child, .prose th:last-child { white-space: normal; text-align: left; min-width: 15rem; }
+.prose td:last-child, .prose th:last-child { white-space: normal; text-align: left; min-width: 11rem; }
 tr.mean td { font-weight: 600; background: var(--soft); }
 tr.seed td { color: var(--muted); }
 tr.seed td:first-child { padding-left: 1.6rem; }

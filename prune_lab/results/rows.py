@@ -11,7 +11,7 @@ from prune_lab.results.comet import comet_obstacle
 from prune_lab.results.curves import Panel, Point
 from prune_lab.results.files import relative_path
 from prune_lab.results.intervals import interval, interval_text
-from prune_lab.results.p_values import BOOTSTRAP, p_value
+from prune_lab.results.p_values import BOOTSTRAP, p_text, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.significance import PointTests
@@ -196,13 +196,16 @@ def _validation_searches(panel: Panel) -> list[str | None]:
 
 def _p_value(records: Sequence[Record]) -> str:
     found = p_value(records)
-    return "" if found is None else f"{found.value:.3f}" + (" b" if found.test == BOOTSTRAP else "")
+    return "" if found is None else escape(p_text(found.value)) + (" b" if found.test == BOOTSTRAP else "")
 
 
 def _adjusted(tests: PointTests, point: Point) -> str:
     """The adjusted p-value of a point, with a mark where it is a significant loss."""
     test = tests.of(point)
-    return "" if test is None else f'<b class="bad">{test.adjusted:.3f}</b>' if test.is_loss else f"{test.adjusted:.3f}"
+    if test is None:
+        return ""
+    shown = escape(p_text(test.adjusted))
+    return f'<b class="bad">{shown}</b>' if test.is_loss else shown
 
 
 def _number(value: float | None) -> str:

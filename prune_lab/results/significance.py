@@ -12,7 +12,7 @@ from typing import Any
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.holm import holm
 from prune_lab.results.intervals import interval
-from prune_lab.results.p_values import BOOTSTRAP, PValue, p_value
+from prune_lab.results.p_values import BOOTSTRAP, PValue, p_text, p_value
 from prune_lab.results.planned import unmeasured
 
 # An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
@@ -38,7 +38,7 @@ class PointTest:
     @property
     def in_words(self) -> str:
         """The adjusted p-value, with the raw one in brackets: `p 0.105 (alone 0.007)`."""
-        return f"p {self.adjusted:.3f} (alone {self.raw.value:.3f})"
+        return f"p {p_text(self.adjusted)} (alone {p_text(self.raw.value)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

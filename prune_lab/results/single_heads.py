@@ -16,6 +16,7 @@ from typing import Any
 
 from prune_lab.heads import HeadSite
 from prune_lab.results.holm import holm
+from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.significance import LEAST_BLEU, LEVEL
@@ -231,7 +232,8 @@ def single_heads_table(measured: SingleHeads) -> str:
             head = best[site]
             adjusted, is_loss = measured.adjusted[head.key], measured.is_loss(head)
             cells += [str(head.head), f"{head.difference:+.2f}", f"{head.low:+.2f} to {head.high:+.2f}"]
-            cells += [f"{head.p_value:.4f}", f'<b class="bad">{adjusted:.3f}</b>' if is_loss else f"{adjusted:.3f}"]
+            shown = escape(p_text(adjusted))
+            cells += [escape(p_text(head.p_value)), f'<b class="bad">{shown}</b>' if is_loss else shown]
             cells.append("no" if is_loss else "yes")
         rows.append(("", [*cells, *[""] * (len(_HEADINGS) - len(cells))]))
     kept = [index for index in range(len(_HEADINGS)) if any(cells[index] for _, cells in rows)]

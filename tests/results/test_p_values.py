@@ -8,7 +8,7 @@ import pytest
 from prune_lab.evaluation.randomisation import approximate_randomisation, significance, swapped_differences
 from prune_lab.evaluation.significance import bleu_statistics
 from prune_lab.results import intervals
-from prune_lab.results.p_values import BOOTSTRAP, RANDOMISATION, p_value, randomisation_p_value
+from prune_lab.results.p_values import BOOTSTRAP, RANDOMISATION, p_text, p_value, randomisation_p_value
 from prune_lab.results.packed import pack, unpack
 from prune_lab.results.record import Record
 
@@ -118,3 +118,9 @@ def test_records_of_earlier_releases_fall_back_to_the_bootstrap(record):
     unlike = {**records[1].significance["randomisation"], "seed": 3}
     other = record(seed=2, significance={**records[1].significance, "randomisation": unlike})
     assert randomisation_p_value([records[0], other]) is None, "other swaps"
+
+
+def test_no_p_value_is_shown_as_zero() -> None:
+    assert [p_text(value) for value in (1.0, 0.0497, 0.0005, 0.000499, 1e-5)] == [
+        "1.000", "0.050", "0.001", "<0.001", "<0.001",
+    ]  # fmt: skip

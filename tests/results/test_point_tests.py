@@ -236,8 +236,8 @@ def test_the_terminal_marks_losses_and_lists_answers(record, point):
 
 def test_the_page_has_both_answers_the_area_and_both_p_values(record, point, tmp_path):
     text = write_report(study(record, point), tmp_path).read_text()
-    assert "no significant loss, and loss of at most 0.5 BLEU" in text, "one row, since they are one point"
-    assert "none: worse at 36 already" in text and "not reached, best at 36" in text
+    assert "no significant loss,<br>and loss of at most 0.5 BLEU" in text, "one row, since they are one point"
+    assert "none: worse at<br>36 already" in text and "not reached,<br>best at 36" in text
     for heading in ("Fewest heads of each method", "Area under the curve", "<th>p, Holm</th>"):
         assert heading in text
     assert '<b class="bad">0.000</b>' in text and "<td>0.001 b</td>" in text
