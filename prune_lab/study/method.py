@@ -56,7 +56,8 @@ class Method:
         weights: penalty weights, for `l0`.
         penalty_warmup_updates: updates over which the penalty's weight rises, or its target falls.
         penalty_learning_rate: of the multipliers of `target`; that of `TargetPenalty` when None. They have to rise
-            within the updates that there are: about 1 for hundreds of updates, 0.1 for thousands.
+            within the updates that there are (about 0.3 for hundreds of updates, 0.1 for thousands); the higher it is,
+            the nearer the count, and the more gates stay between open and closed.
         criterion: short name of the importance criterion.
         options: of the criterion.
         scoring_sentences: of the training text, for its scores and factors; those of the study when None.

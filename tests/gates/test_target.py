@@ -73,7 +73,7 @@ class OneSite:
 
 # Updates, those of the warm-up, the rate of the multipliers, and what the best of the heads is worth: the settings of
 # studies, and a long training with the default rate.
-TRAININGS = [(400, 300, 1.0, 0.02), (400, 300, 1.0, 0.1), (600, 400, 1.0, 0.1), (2000, 1000, 0.1, 0.05)]
+TRAININGS = [(400, 200, 0.3, 0.03), (400, 200, 0.3, 0.1), (600, 200, 0.3, 0.1), (2000, 1000, 0.1, 0.05)]
 
 
 @pytest.mark.parametrize("training", TRAININGS, ids=str)
