@@ -54,6 +54,7 @@ def test_each_library_is_imported_only_where_it_belongs(module: str) -> None:
         assert places is None or module.startswith(places), f"{module} imports {name}"
 
 
+_BELOW = ("model", "decoding", "attention", "gates", "data", "heads", "threads", "plain_values")
 # What each part of the package may import of the package.
 LAYERS = {
     "heads.py": (),
@@ -66,34 +67,9 @@ LAYERS = {
     "decoding": ("decoding", "kernels"),
     "data": ("data",),
     "model": ("model", "decoding", "attention", "gates", "data", "heads", "kernels"),
-    "pruning": (
-        "pruning",
-        "evaluation",
-        "model",
-        "decoding",
-        "attention",
-        "gates",
-        "data",
-        "heads",
-        "threads",
-        "plain_values",
-    ),
+    "pruning": ("pruning", "evaluation", *_BELOW),
     "results": ("results", "heads", "version", "plain_values"),
-    "evaluation": (
-        "evaluation",
-        "results",
-        "model",
-        "decoding",
-        "attention",
-        "gates",
-        "data",
-        "heads",
-        "threads",
-        "allocator",
-        "kernels",
-        "plain_values",
-        "version",
-    ),
+    "evaluation": ("evaluation", "results", *_BELOW, "allocator", "kernels", "version"),
 }
 # Training knows all that evaluation knows, but for the version.
 LAYERS["training"] = ("training", *(part for part in LAYERS["evaluation"] if part != "version"))

@@ -94,8 +94,10 @@ def test_the_expected_count_ends_within_one_of_what_is_wanted(heads: int, traini
             loss.backward()
             optimizer.step()
         assert abs(float(expected_open(model).detach()) - heads) <= 1
-        kept = model.gate.log_a.topk(heads).indices
-        assert kept.float().mean() > (47 - heads / 2) * 0.8, "the best ones, and not any"
+        if updates >= 1000:  # long enough for gates to be decided
+            assert abs(int(model.gate.keep_rule().sum()) - heads) <= 3
+        kept, best_mean, any_mean = model.gate.log_a.topk(heads).indices, 47 - (heads - 1) / 2, 47 / 2
+        assert kept.float().mean() > any_mean + 0.7 * (best_mean - any_mean), "the best ones, and not any"
 
 
 @pytest.mark.parametrize(
