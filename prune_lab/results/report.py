@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from prune_lab.heads import HeadScores
 from prune_lab.results import grids, plots, single_heads_plot, speed_plot
 from prune_lab.results.agreement_section import agreement_section
-from prune_lab.results.answer_rows import answers_table, area_note, area_table
-from prune_lab.results.area import ranking
+from prune_lab.results.answer_section import answer_section
 from prune_lab.results.beside_published import published_section
 from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
@@ -28,18 +27,10 @@ from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
 from prune_lab.results.record import Record
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
-from prune_lab.results.significance import LEVEL, PointTests, best_of, fewest_heads
+from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
-from prune_lab.results.summary import (
-    TOLERANCE,
-    answers,
-    best_answer,
-    effort,
-    sampling_sentence,
-    sentences,
-    trained_otherwise,
-)
+from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences, trained_otherwise
 
 # An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
 _MAX_SVG_BYTES = 200_000
@@ -124,7 +115,7 @@ def _section(
         if embedded:
             parts += [f"<h3>{escape(heading)}</h3>", embedded]
         if name == "curve":
-            parts += _answers(panel, styles)
+            parts += answer_section(panel, styles)
             parts += published_section(panel, configuration)
     parts += _single_heads(panel, directory, suffix)
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
@@ -138,22 +129,6 @@ def _section(
     return [*parts, "<h3>How it was measured</h3>", _measurement(panel)]
 
 
-def _answers(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
-    parts = []
-    if answers(panel):
-        parts += ["<h3>Fewest heads of each method</h3>", answers_table(panel, styles, TOLERANCE)]
-    tests = PointTests(panel)
-    notes = [_NO_LOSS] if fewest_heads(panel, tests) else []
-    notes += [sampling_sentence(panel)] if len(tests) and panel.reference is not None else []
-    if notes:
-        parts.append(f'<p class="quiet">{escape(" ".join(notes))}</p>')
-    ranked = ranking(panel)
-    if ranked is not None:
-        parts += ["<h3>Area under the curve</h3>", area_table(ranked, styles)]
-        parts.append(f'<p class="quiet">{escape(area_note(ranked, panel.setting.total_heads))}</p>')
-    return parts
-
-
 def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
     parts = []
     for number, measured in enumerate(single_heads_of(panel.records)):
@@ -165,14 +140,6 @@ def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
     return parts
 
 
-_NO_LOSS = (
-    "No significant loss: from all heads towards few, the last point before the first whose adjusted p-value is below "
-    f"{LEVEL:g} at a difference below 0. That is no proof that nothing is lost: the loss may be as large as the lower "
-    "end of the interval says. The correction keeps chance from making losses of many points, and so asks for more "
-    "evidence of each: a loss that is significant alone (p) but not among all points (p, Holm) may well be one. Points "
-    "that a study planned and did not measure are named, since the first loss may be there; where no plan is known, "
-    "the numbers of heads that were looked at are."
-)
 _CURVE = (
     "BLEU against remaining heads",
     "The filled star and the horizontal line are the unpruned model that points are compared with. "
