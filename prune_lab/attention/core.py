@@ -1,12 +1,13 @@
 """The one place that computes attention: fused, by batched products where sequences are short on a CPU, or explicitly
 for when the weights are wanted. A query that may attend to nothing gets zeros in all three.
 
-Shapes: B batch, H heads, T query positions, S key positions, K head width.
+Shapes: B batch, H heads, T query positions, S key positions, K head width, V value width.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch.nn import functional
 
 from prune_lab.attention.masks import AttentionMask, without_keys
 from prune_lab.attention.short import attend_short, is_short
+
+_LARGE = 2**30
 
 
 def attend(
@@ -31,17 +34,17 @@ def attend(
     Args:
         query: [B, H, T, K].
         key: [B, H, S, K].
-        value: [B, H, S, K].
+        value: [B, H, S, V].
         mask: where attention is allowed.
         scale: factor on the scores, 1/sqrt(K) of the unpruned model.
         dropout: probability with which an attention weight is dropped (pass 0 in evaluation).
         need_weights: use the explicit path and return the weights.
 
     Returns:
-        the attended values [B, H, T, K], and the weights before dropout [B, H, T, S] or None.
+        the attended values [B, H, T, V], and the weights before dropout [B, H, T, S] or None.
     """
     if need_weights:
-        return _attend_explicitly(query, key, value, mask, scale=scale, dropout=dropout)
+        return attend_by_scores(query @ key.transpose(-2, -1) * scale, value, mask, dropout=dropout)
     if dropout == 0 and is_short(query, key):
         return attend_short(query, key, value, mask, scale), None
     if mask.causal and mask.allowed is not None:
@@ -52,14 +55,51 @@ def attend(
     return output, None
 
 
-def _attend_explicitly(
-    query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask, *, scale: float, dropout: float
+def attend_by_scores(
+    scores: Tensor, value: Tensor, mask: AttentionMask, *, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    scores = query @ key.transpose(-2, -1) * scale
-    allowed, blind = mask.dense(query.shape[-2], key.shape[-2], query.device), None
-    if allowed is not None:
-        blind = without_keys(allowed)
-        scores = scores.masked_fill(~allowed, -math.inf)
-    weights = torch.softmax(scores if blind is None else scores.masked_fill(blind, 0), dim=-1)
-    weights = weights if blind is None else weights.masked_fill(blind, 0)
+    """Attention from scores that a variant computed itself; its memory grows with H*T*S.
+
+    Args:
+        scores: scaled, not masked [B, H, T, S].
+        value: [B, H, S, V].
+        mask: where attention is allowed.
+        dropout: probability with which an attention weight is dropped (pass 0 in evaluation).
+
+    Returns:
+        the attended values [B, H, T, V], and the weights before dropout [B, H, T, S].
+    """
+    weights = attention_weights(scores, mask)
     return functional.dropout(weights, dropout, training=dropout > 0) @ value, weights
+
+
+def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int) -> None:
+    """Warn, once for each size, where weights of all heads at once take more than a gibibyte.
+
+    Args:
+        variant: what computes them.
+        query: [B, H, T, K].
+        key: [B, H, S, K].
+        num_tensors: how many tensors [B, H, T, S] there are at once.
+    """
+    num_elements = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
+    num_bytes = num_tensors * num_elements * query.element_size()
+    if num_bytes > _LARGE and not torch.compiler.is_compiling():
+        shape = f"{query.shape[0]} x {query.shape[1]} x {query.shape[2]} x {key.shape[2]}"
+        warnings.warn(
+            f"{variant}: weights of all heads at once (batch x heads x queries x keys: {shape}) take about "
+            f"{num_bytes / 2**30:.1f} GiB; smaller batches or shorter sentences need less",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def attention_weights(scores: Tensor, mask: AttentionMask) -> Tensor:
+    """softmax of scores [B, H, T, S] over the keys that are allowed; zeros for a query that may attend to nothing."""
+    allowed = mask.dense(scores.shape[-2], scores.shape[-1], scores.device)
+    if allowed is None:
+        return torch.softmax(scores, dim=-1)
+    blind = without_keys(allowed)
+    scores = scores.masked_fill(~allowed, -math.inf)
+    weights = torch.softmax(scores if blind is None else scores.masked_fill(blind, 0), dim=-1)
+    return weights if blind is None else weights.masked_fill(blind, 0)

@@ -22,13 +22,15 @@ class AttentionMask:
             holds must not change afterwards.
         causal: position t may attend to positions up to t only, counted from the start of both sides (T = S).
             Kept apart from `allowed`, since the fused kernels need no mask tensor for it.
+        queries: [B, T], True for query positions that count, where a variant measures what they choose; None for all.
     """
 
-    __slots__ = ("_allowed", "_bias", "_causal")
+    __slots__ = ("_allowed", "_bias", "_causal", "_groups", "_queries")
 
-    def __init__(self, allowed: Tensor | None = None, causal: bool = False) -> None:
-        self._allowed, self._causal = allowed, causal
+    def __init__(self, allowed: Tensor | None = None, causal: bool = False, queries: Tensor | None = None) -> None:
+        self._allowed, self._causal, self._queries = allowed, causal, queries
         self._bias: tuple[_Sizes, _Bias] | None = None
+        self._groups: tuple[int, AttentionMask] | None = None
 
     @property
     def allowed(self) -> Tensor | None:
@@ -39,6 +41,28 @@ class AttentionMask:
     def causal(self) -> bool:
         """See the class."""
         return self._causal
+
+    @property
+    def queries(self) -> Tensor | None:
+        """See the class."""
+        return self._queries
+
+    def for_groups(self, size: int) -> AttentionMask | None:
+        """The mask of `size` heads whose queries stand one after the other as size * T positions of one head.
+
+        None where that is no mask of this kind: of causal masks, which serve the fused kernels as they are, and of
+        masks that differ by head.
+        """
+        if self._causal or (self._allowed is not None and self._allowed.dim() > 2 and self._allowed.shape[-3] > 1):
+            return None
+        if size == 1 or self._allowed is None or self._allowed.dim() < 2 or self._allowed.shape[-2] == 1:
+            return self
+        known = self._groups
+        if known is None or known[0] != size:
+            repeated = self._allowed.repeat(*[1] * (self._allowed.dim() - 2), size, 1)
+            # Written in one step: layers of several threads may share a mask.
+            known = self._groups = size, AttentionMask(repeated)
+        return known[1]
 
     def dense(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
         """One boolean tensor that says the same, broadcastable to [B, H, T, S], or None where all is allowed."""
@@ -84,12 +108,13 @@ def over_keys(allowed: Tensor | None, num_keys: int, device: torch.device) -> Te
     return allowed.expand(*allowed.shape[:-1], num_keys)
 
 
-def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
+def padding_mask(ids: Tensor, pad_id: int, queries: Tensor | None = None) -> AttentionMask:
     """Keys that are real tokens.
 
     Args:
         ids: token ids [B, S].
         pad_id: the padding mark.
+        queries: see `AttentionMask`.
 
     Returns:
         a mask of shape [B, 1, 1, S]; without padding no tensor at all. Whether there is padding is looked at on the
@@ -97,8 +122,8 @@ def padding_mask(ids: Tensor, pad_id: int) -> AttentionMask:
     """
     allowed = ids != pad_id
     if ids.device.type == "cpu" and not torch.compiler.is_compiling() and bool(allowed.all()):
-        return AttentionMask()
-    return AttentionMask(allowed[:, None, None, :])
+        return AttentionMask(queries=queries)
+    return AttentionMask(allowed[:, None, None, :], queries=queries)
 
 
 def without_keys(allowed: Tensor) -> Tensor | None:

@@ -4,7 +4,8 @@ The fused kernel of torch works through each head of each sentence in a loop, an
 below 16 keys, the length of a vector register. Here all heads of a batch are one batched product, and fewer keys are
 padded to 16. Translation batches are made of such lengths.
 
-Shapes: B batch, H heads, T query positions, S key positions, P padded key positions, K head width.
+Shapes: B batch, H heads, T query positions, S key positions, P padded key positions, K head width,
+V value width.
 """
 
 from __future__ import annotations
@@ -59,19 +60,19 @@ def attend_short(query: Tensor, key: Tensor, value: Tensor, mask: AttentionMask,
     Args:
         query: [B, H, T, K].
         key: [B, H, S, K].
-        value: [B, H, S, K].
+        value: [B, H, S, V].
         mask: where attention is allowed.
         scale: factor on the scores.
 
     Returns:
-        [B, H, T, K].
+        [B, H, T, V].
     """
     num_keys = key.shape[2]
     bias, blind = mask.bias(query.shape[2], num_keys, max(0, _REGISTER - num_keys), query)
     if torch.is_grad_enabled():
         return _ShortAttention.apply(query, key, value, bias, blind, scale)
     weights, _, _, values = _weights(query, key, value, bias, blind, scale)
-    return torch.bmm(weights, values).view(query.shape)
+    return torch.bmm(weights, values).unflatten(0, query.shape[:2])
 
 
 def widen(memory: Tensor, mask: AttentionMask) -> tuple[Tensor, AttentionMask]:
@@ -113,14 +114,14 @@ class _ShortAttention(torch.autograd.Function):
         weights, queries, keys, values = _weights(query, key, value, bias, blind, scale)
         ctx.save_for_backward(queries, keys, values, weights)
         ctx.scale, ctx.shape = scale, key.shape[:3]
-        return torch.bmm(weights, values).view(query.shape)
+        return torch.bmm(weights, values).unflatten(0, query.shape[:2])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         queries, keys, values, weights = ctx.saved_tensors
         batch, heads, num_keys = ctx.shape
-        gradient = gradient.reshape(queries.shape)
+        gradient = gradient.reshape(*queries.shape[:2], values.shape[2])
         of_weights = torch.bmm(gradient, values.transpose(1, 2))
         of_scores = softmax_gradient(of_weights, weights).mul_(ctx.scale)
         of_queries = torch.bmm(of_scores, keys)

@@ -24,7 +24,6 @@ class AttentionSite(nn.Module):
     Args:
         name: the site, for instance ``decoder.0.cross``.
         attention: the block.
-        numbers: original numbers of the block's heads, ascending.
 
     Attributes:
         gate: a gate module that gives [H] factors, or None.
@@ -35,16 +34,20 @@ class AttentionSite(nn.Module):
 
     head_mask: Tensor
 
-    def __init__(self, name: str, attention: Attention, numbers: Sequence[int]) -> None:
+    def __init__(self, name: str, attention: Attention) -> None:
         super().__init__()
         self.name = name
         self.attention = attention
-        self.numbers = list(numbers)
         self.gate: nn.Module | None = None
         self.held: Tensor | None = None
         self.register_buffer("head_mask", torch.ones(len(self.numbers), dtype=torch.bool))
         self._masked = False
         self._seen: tuple[Tensor, int] | None = None
+
+    @property
+    def numbers(self) -> list[int]:
+        """Original numbers of the block's heads, ascending."""
+        return list(self.attention.numbers)
 
     def forward(
         self,
@@ -62,17 +65,20 @@ class AttentionSite(nn.Module):
             key_value: [B, S, D].
             mask: where attention is allowed.
             cache: this site's cache, or None.
-            head_gates: more factors on the heads, [H], [B, H] or [B, H, T], multiplied with the site's own;
-                criteria use them.
+            head_gates: more factors on the heads, [H], [B, H] or [B, H, T], multiplied with the site's own; criteria
+                use them. Booleans [H] mask the heads that are False, on top of the site's own mask.
             need_weights: also return the attention weights [B, H, T, S].
         """
-        gates = self.gates(query.dtype)
+        gates, live = self.gates(query.dtype), self.head_mask if self._has_masked() else None
         if head_gates is not None:
+            if head_gates.dtype == torch.bool:
+                live = head_gates if live is None else live & head_gates
+                head_gates = head_gates.to(query.dtype)
             if gates is not None:
                 gates = gates[:, None] if head_gates.dim() == 3 else gates
                 head_gates = head_gates * gates
             gates = head_gates
-        return self.attention(query, key_value, mask, cache, gates, need_weights)
+        return self.attention(query, key_value, mask, cache, gates, need_weights, live)
 
     def gates(self, dtype: torch.dtype | None = None) -> Tensor | None:
         """The factors [H] that mask and gates put on the heads now, or None where they are all 1 by nature."""
@@ -120,7 +126,6 @@ class AttentionSite(nn.Module):
         """Remove every head whose original number is not in `kept`, in place."""
         positions = [position for position, number in enumerate(self.numbers) if number in kept]
         self.attention.keep_heads(positions)
-        self.numbers = [self.numbers[position] for position in positions]
         index = torch.tensor(positions, dtype=torch.long, device=self.head_mask.device)
         self.head_mask = self.head_mask[index]
         self._has_masked()

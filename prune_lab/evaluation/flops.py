@@ -43,6 +43,15 @@ def count_flops(model: Transformer, run: Callable[[], Any]) -> Flops:
     return Flops(counter.get_total_flops(), sum(inside))
 
 
+def count_products(run: Callable[[], Any]) -> int:
+    """FLOPs of the matrix products that `run` computes in this thread; called once."""
+    find_out()
+    counter = FlopCounterMode(display=False, custom_mapping=_OWN)
+    with fused_only(), counter:
+        run()
+    return int(counter.get_total_flops())
+
+
 @contextmanager
 def _at_sites(model: Transformer, counter: FlopCounterMode) -> Iterator[list[int]]:
     """Collects what is counted between the start and the end of a site's pass."""

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prune_lab.attention.registry import attention_of_kind
+from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.registry import attention_of_kind, check_attention, is_by_kind
 from prune_lab.gates.registry import build_gate
-from prune_lab.heads import KINDS
+from prune_lab.heads import KINDS, HeadSite
 
 FORMAT_VERSION = 1
 
@@ -133,6 +134,8 @@ class ModelConfig:
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model: {self.d_model}; sinusoidal positions need an even width")
         self.heads = self._checked_heads(self.heads)
+        for name in self.sites():
+            check_attention(self.attention, kind=HeadSite.parse(name).kind, sizes=self.attention_sizes(name))
         if self.gates is not None:
             self.gates = self._checked_gates(self.gates)
 
@@ -165,8 +168,7 @@ class ModelConfig:
         """The variant as `{"name", "options"}`, or as a mapping from each kind of site to that."""
         found = {kind: attention_of_kind(self.attention, kind) for kind in KINDS}
         by_kind = {kind: {"name": name, "options": options} for kind, (name, options) in found.items()}
-        is_mapping_by_kind = isinstance(self.attention, Mapping) and KINDS[0] in self.attention
-        return by_kind if is_mapping_by_kind else by_kind[KINDS[0]]
+        return by_kind if is_by_kind(self.attention) else by_kind[KINDS[0]]
 
     def _checked_heads(self, heads: Any) -> dict[str, list[int]]:
         table = {site: list(range(num)) for site, num in self.original_heads().items()}
@@ -210,13 +212,33 @@ class ModelConfig:
 
     def original_heads(self) -> dict[str, int]:
         """How many heads each site has in the unpruned model."""
-        return {site: self.encoder_heads if site.startswith("encoder") else self.decoder_heads for site in self.sites()}
+        return {site: self._num_heads(site) for site in self.sites()}
+
+    def _num_heads(self, site: str) -> int:
+        return self.encoder_heads if site.startswith("encoder") else self.decoder_heads
 
     def head_dim(self, site: str) -> int:
         """The head width K at a site."""
         width = self.encoder_head_dim if site.startswith("encoder") else self.decoder_head_dim
         assert width is not None  # resolved in __post_init__
         return width
+
+    def attention_sizes(self, site: str) -> AttentionSizes:
+        """What the attention variant of a site is told of it."""
+        assert self.heads is not None  # filled in by __post_init__
+        parsed = HeadSite.parse(site)
+        return AttentionSizes(
+            d_model=self.d_model,
+            numbers=tuple(self.heads[site]),
+            total_heads=self._num_heads(site),
+            head_dim=self.head_dim(site),
+            cross=parsed.attention == "cross",
+            bias=self.projection_bias,
+            dropout=self.attention_dropout,
+            rotary=self.positions == "rotary" and parsed.attention == "self",
+            layer=parsed.layer,
+            num_layers=self.encoder_layers if parsed.stack == "encoder" else self.decoder_layers,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON, with the format version."""

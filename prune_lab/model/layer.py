@@ -11,21 +11,8 @@ from prune_lab.model.feed_forward import FeedForward
 
 def build_site(config: ModelConfig, name: str) -> AttentionSite:
     """The attention site `name` of a model, with the heads of the config's table."""
-    kind = kind_of_site(name)
-    assert config.heads is not None  # filled in by the config
-    numbers = config.heads[name]
-    attention = build_attention(
-        config.attention,
-        kind=kind,
-        d_model=config.d_model,
-        num_heads=len(numbers),
-        head_dim=config.head_dim(name),
-        cross=kind == "decoder.cross",
-        bias=config.projection_bias,
-        dropout=config.attention_dropout,
-        rotary=config.positions == "rotary" and kind != "decoder.cross",
-    )
-    return AttentionSite(name, attention, numbers)
+    attention = build_attention(config.attention, kind=kind_of_site(name), sizes=config.attention_sizes(name))
+    return AttentionSite(name, attention)
 
 
 def build_feed_forward(config: ModelConfig) -> FeedForward:

@@ -101,7 +101,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None
     ) -> Tensor:
         """Source ids [B, S] -> memory [B, S, D]."""
-        mask = padding_mask(source_ids, self.config.pad_id)
+        mask = padding_mask(source_ids, self.config.pad_id, queries=source_ids != self.config.pad_id)
         return self.encoder(self.embed_source(source_ids), mask, head_gates or {}, seen or Observation())
 
     def hidden(
@@ -126,9 +126,11 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         """
         seen = seen or Observation()
         memory = self.encode(source_ids, head_gates, seen) if memory is None else memory
-        cross_mask = padding_mask(source_ids, self.config.pad_id)
+        # Real are the positions that predict a token: where the end mark is read, nothing follows.
+        real = (target_ids != self.config.pad_id) & (target_ids != self.config.eos_id)
+        cross_mask = padding_mask(source_ids, self.config.pad_id, queries=real)
         # Padding stands at the end of the target, where a causal mask hides it from every real token.
-        causal, gates = AttentionMask(causal=True), head_gates or {}
+        causal, gates = AttentionMask(causal=True, queries=real), head_gates or {}
         return self.decoder(self.embed_target(target_ids), memory, causal, cross_mask, gates, seen, {})
 
     def forward(self, source_ids: Tensor, target_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -8,8 +8,10 @@ import itertools
 import pytest
 import torch
 
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.masks import AttentionMask, padding_mask
 from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
+from prune_lab.evaluation.flops import count_products
 from prune_lab.heads import KINDS
 
 pytestmark = pytest.mark.usefixtures("each_attention")
@@ -17,6 +19,21 @@ pytestmark = pytest.mark.usefixtures("each_attention")
 D, H, K = 32, 4, 8
 B, T, S = 3, 5, 7
 SUBSETS = [kept for num in range(H + 1) for kept in itertools.combinations(range(H), num)]
+EXAMPLES = [
+    {"name": name, "options": dict(options)}
+    for name, variant in sorted(ATTENTION.items())
+    for options in ({}, *variant.examples)
+]
+
+
+def example_id(example):
+    return "-".join([example["name"], *(f"{key}={value}" for key, value in example["options"].items())])
+
+
+@pytest.fixture(params=EXAMPLES, ids=example_id)
+def example(request):
+    """A variant with options: the defaults, and each of its examples."""
+    return request.param
 
 
 @pytest.fixture(params=sorted(ATTENTION))
@@ -30,19 +47,28 @@ def kind(request):
 
 
 @pytest.fixture
-def block(name, kind):
-    return build(name, kind)
+def block(example, kind):
+    return build(example, kind)
 
 
-def build(name, kind, *, dtype=torch.float64, num_heads=H, **sizes):
+def sizes_of(kind, *, num_heads=H, numbers=None, **sizes):
+    settings = {"d_model": D, "head_dim": K, "layer": 1, "num_layers": 3, **sizes}
+    numbers = range(num_heads) if numbers is None else numbers
+    return AttentionSizes(numbers=tuple(numbers), total_heads=num_heads, cross=kind == "decoder.cross", **settings)
+
+
+def build(attention, kind, *, dtype=torch.float64, **sizes):
     """A block whose every parameter is random."""
-    torch.manual_seed(0)
-    settings = {"d_model": D, "head_dim": K, "bias": True, "dropout": 0.0, "rotary": False, **sizes}
-    block = build_attention(name, kind=kind, num_heads=num_heads, cross=kind == "decoder.cross", **settings)
-    with torch.no_grad():
-        for parameter in block.parameters():
-            parameter.copy_(torch.randn(parameter.shape) * 0.4)
+    block = build_attention(attention, kind=kind, sizes=sizes_of(kind, **sizes))
+    randomise(block)
     return block.to(dtype).eval()
+
+
+@torch.no_grad()
+def randomise(block):
+    torch.manual_seed(0)
+    for parameter in block.parameters():
+        parameter.copy_(torch.randn(parameter.shape) * 0.4)
 
 
 def inputs(kind, *, seed=1, dtype=torch.float64):
@@ -64,6 +90,11 @@ def weigh(output):
     return (output * torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view(output.shape)).sum()
 
 
+def trained(block):
+    """Weights without elements get no gradient, and are frozen in a model."""
+    return [parameter for parameter in block.parameters() if parameter.numel()]
+
+
 def gradients(output, *tensors):
     return torch.autograd.grad(weigh(output), tensors, retain_graph=True)
 
@@ -81,7 +112,7 @@ def test_output_and_weights_have_their_shapes(block, kind):
 def test_the_fused_path_equals_the_explicit_one(block, kind):
     query, memory, mask = inputs(kind)
     for mask_ in (mask, AttentionMask(mask.dense(T, memory.shape[1], query.device)), AttentionMask()):
-        tensors = [query, *([] if memory is query else [memory]), *block.parameters()]
+        tensors = [query, *([] if memory is query else [memory]), *trained(block)]
         fused, explicit = block(query, memory, mask_).output, block(query, memory, mask_, need_weights=True).output
         torch.testing.assert_close(fused, explicit, rtol=0, atol=1e-10)
         torch.testing.assert_close(gradients(fused, *tensors), gradients(explicit, *tensors), rtol=0, atol=1e-10)
@@ -94,7 +125,7 @@ def test_gates_of_all_three_shapes_say_the_same(block, kind):
     outputs = [block(query, memory, mask, gates=given).output for given in (gates, per_sentence, per_position)]
     for other in outputs[1:]:
         torch.testing.assert_close(outputs[0], other, rtol=0, atol=1e-10)
-        tensors = (gates, query, *block.parameters())
+        tensors = (gates, query, *trained(block))
         torch.testing.assert_close(gradients(outputs[0], *tensors), gradients(other, *tensors), rtol=0, atol=1e-10)
 
 
@@ -119,21 +150,21 @@ def test_gates_of_one_change_nothing(block, kind):
 
 
 @pytest.mark.parametrize("kept", SUBSETS, ids=str)
-def test_a_gate_of_zero_equals_a_removed_head(name, kind, kept):
-    whole, cut = build(name, kind), build(name, kind)
+def test_a_masked_head_equals_a_removed_one(example, kind, kept):
+    whole, cut = build(example, kind), build(example, kind)
     cut.keep_heads(kept)
-    assert cut.num_heads == len(kept) and cut.head_dim == K
+    assert cut.numbers == kept and cut.num_heads == len(kept) and cut.head_dim == K
     query, memory, mask = inputs(kind)
-    gates = torch.tensor([float(head in kept) for head in range(H)], dtype=torch.float64)
-    masked, removed = whole(query, memory, mask, gates=gates).output, cut(query, memory, mask).output
+    live = torch.tensor([head in kept for head in range(H)])
+    masked, removed = whole(query, memory, mask, gates=live.double(), live=live).output, cut(query, memory, mask).output
     torch.testing.assert_close(masked, removed, rtol=0, atol=1e-10)
     if kept:
         tensors = [query] if memory is query else [query, memory]
         torch.testing.assert_close(gradients(masked, *tensors), gradients(removed, *tensors), rtol=0, atol=1e-10)
 
 
-def test_heads_removed_in_steps_or_at_once(name, kind):
-    at_once, in_steps = build(name, kind), build(name, kind)
+def test_heads_removed_in_steps_or_at_once(example, kind):
+    at_once, in_steps = build(example, kind), build(example, kind)
     at_once.keep_heads([1, 3])
     in_steps.keep_heads([1, 2, 3])
     in_steps.keep_heads([0, 2])
@@ -141,8 +172,77 @@ def test_heads_removed_in_steps_or_at_once(name, kind):
         assert torch.equal(one, other)
 
 
-def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(name, kind):
-    block = build(name, kind, dtype=torch.float32)
+@pytest.mark.parametrize("kept", SUBSETS, ids=str)
+def test_a_block_built_from_its_heads_is_the_one_that_was_cut(example, kind, kept):
+    """As a stored model is loaded: from the numbers of its heads, and its weights."""
+    cut, built = build(example, kind), build(example, kind, numbers=kept)
+    cut.keep_heads(kept)
+    built.load_state_dict(cut.state_dict())
+    query, memory, mask = inputs(kind)
+    assert torch.equal(built(query, memory, mask).output, cut(query, memory, mask).output)
+    assert built.roles() == cut.roles()
+    later = kept[1:]
+    for each in (cut, built):
+        each.keep_heads([kept.index(number) for number in later])
+    assert torch.equal(built(query, memory, mask).output, cut(query, memory, mask).output)
+
+
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (0, 3), (2,), ()], ids=str)
+def test_the_identity_setting_is_multi_head_attention(name, kind, kept):
+    sizes = sizes_of(kind, numbers=kept)
+    source = build("multi_head", kind, numbers=kept)
+    block = build_attention({"name": name, "options": ATTENTION[name].exact_options(sizes)}, kind=kind, sizes=sizes)
+    randomise(block)
+    assert block.double().take_weights(source) == {}
+    query, memory, mask = inputs(kind)
+    ours, theirs = block.eval()(query, memory, mask).output, source(query, memory, mask).output
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+    if kept:
+        tensors = [query] if memory is query else [query, memory]
+        torch.testing.assert_close(gradients(ours, *tensors), gradients(theirs, *tensors), rtol=0, atol=1e-10)
+        torch.testing.assert_close(
+            gradients(ours, block.value.weight, block.output.weight, block.output.bias),
+            gradients(theirs, source.value.weight, source.output.weight, source.output.bias),
+            rtol=0,
+            atol=1e-10,
+        )
+
+
+def test_weights_of_another_site_are_not_taken(name, kind):
+    block = build(name, kind)
+    with pytest.raises(ValueError, match="source: its head_dim is 4; allowed is that of the block, 8"):
+        block.take_weights(build("multi_head", kind, head_dim=4))
+    with pytest.raises(ValueError, match=r"source: its numbers is \(0, 1\); allowed is that of the block"):
+        block.take_weights(build("multi_head", kind, numbers=(0, 1)))
+
+
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (1, 2), (3,), ()], ids=str)
+def test_costs_are_those_that_are_counted(example, kind, kept):
+    block = build(example, kind, numbers=kept)
+    query, memory = (side.detach() for side in inputs(kind)[:2])
+    num_keys = memory.shape[1]
+    cost = block.cost(T, num_keys)
+    assert cost.parameters == sum(parameter.numel() for parameter in block.parameters())
+    with torch.inference_mode():
+        assert count_products(lambda: block(query[:1], memory[:1], AttentionMask())) == cost.flops
+    assert cost.active_flops <= cost.flops and cost.active_parameters <= cost.parameters
+    if kind == "encoder.self":
+        return
+    # Decoding: one query after the other, with the keys of a cross site known from the first one on.
+    cache = block.new_cache()
+    for position in range(3):
+        step = query[:1, position : position + 1]
+        side = step if kind == "decoder.self" else memory[:1]
+        num_seen, num_new = (position + 1, 1) if kind == "decoder.self" else (num_keys, 0 if position else num_keys)
+        cost = block.cost(1, num_seen, num_new)
+        with torch.inference_mode():
+            found = count_products(lambda step=step, side=side: block(step, side, AttentionMask(), cache=cache))
+        assert found == cost.flops
+        assert cache.num_elements == cost.cache_elements
+
+
+def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(example, kind):
+    block = build(example, kind, dtype=torch.float32)
     frozen = {parameter_name for position, (parameter_name, _) in enumerate(block.named_parameters()) if position % 2}
     for parameter_name, parameter in block.named_parameters():
         parameter.requires_grad_(parameter_name not in frozen)
@@ -158,8 +258,8 @@ def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(name, kind)
         assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
 
 
-def test_a_block_without_heads_adds_its_output_bias(name, kind):
-    block = build(name, kind)
+def test_a_block_without_heads_adds_its_output_bias(example, kind):
+    block = build(example, kind)
     block.keep_heads([])
     query, memory, mask = inputs(kind)
     result = block(query, memory, mask, need_weights=True)
@@ -167,13 +267,14 @@ def test_a_block_without_heads_adds_its_output_bias(name, kind):
     torch.testing.assert_close(result.output, result.output[:1, :1].expand(B, T, D), rtol=0, atol=0)
     assert result.output.abs().sum() > 0
     result.output.sum().backward()
-    unbiased = build(name, kind, bias=False)
+    assert sum(parameter.numel() for parameter in block.parameters()) == D
+    unbiased = build(example, kind, bias=False)
     unbiased.keep_heads([])
     assert (unbiased(query, memory, mask).output == 0).all()
 
 
-def test_no_position_reads_a_later_one(name):
-    block = build(name, "decoder.self")
+def test_no_position_reads_a_later_one(example):
+    block = build(example, "decoder.self")
     query, _, mask = inputs("decoder.self")
     for need_weights in (False, True):
         output = block(query, query, mask, need_weights=need_weights).output
@@ -234,15 +335,17 @@ def test_fixed_gates_fold_into_the_output_weights(block, kind):
 
 def test_roles_and_matrices_cover_the_remaining_heads(block, kind):
     for kept in ((0, 1, 2, 3), (1, 2), ()):
-        block.keep_heads(kept)
+        block.keep_heads([block.numbers.index(number) for number in kept])
         roles = block.roles()
-        assert len(roles.output) == len(roles.key_value) == block.num_heads
+        assert roles.output == block.numbers and len(roles.key_value) == block.num_heads
+        assert set(roles.scoring) >= set(roles.output) and bool(roles.scoring) == bool(kept)
         values, outputs = block.head_matrices()
-        assert values.shape == (len(kept), K, D) and outputs.shape == (len(kept), D, K)
+        assert values.shape[0] == len(kept) and values.shape[2] == D
+        assert outputs.shape == (len(kept), D, values.shape[1])
 
 
-def test_weights_of_attention_can_be_dropped_in_training_alone(name, kind):
-    block = build(name, kind, dropout=0.5)
+def test_weights_of_attention_can_be_dropped_in_training_alone(example, kind):
+    block = build(example, kind, dropout=0.5)
     query, memory, mask = inputs(kind)
     assert torch.equal(block(query, memory, mask).output, block(query, memory, mask).output)
     block.train()
@@ -252,10 +355,10 @@ def test_weights_of_attention_can_be_dropped_in_training_alone(name, kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_other_types_run_and_stay(name, kind, dtype):
-    block = build(name, kind, dtype=dtype)
+def test_other_types_run_and_stay(example, kind, dtype):
+    block = build(example, kind, dtype=dtype)
     query, memory, mask = inputs(kind, dtype=dtype)
-    precise = build(name, kind)
+    precise = build(example, kind)
     expected = precise(query.double(), memory.double(), mask).output
     output = block(query, memory, mask, gates=torch.ones(H, dtype=dtype)).output
     assert output.dtype == dtype
@@ -299,5 +402,5 @@ def test_other_descriptions_are_refused_in_one_line(attention, message):
 
 
 def test_an_unknown_option_is_refused(name, kind):
-    with pytest.raises(ValueError, match=rf"attention.options of {name}: \['no_such'\] not all known"):
+    with pytest.raises(ValueError, match=rf"attention.options of {name}: unknown option 'no_such'; allowed are "):
         build({"name": name, "options": {"no_such": 1}}, kind)

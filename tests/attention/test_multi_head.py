@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention
 from prune_lab.attention.positions import rotate
@@ -25,9 +26,8 @@ SITES = [(False, name) for name in ("all", "causal", "padding", "causal and padd
 
 def build(*, cross=False, bias=True, seed=0, **settings):
     torch.manual_seed(seed)
-    block = MultiHeadAttention(
-        **{"d_model": D, "num_heads": H, "head_dim": K, "cross": cross, "bias": bias, **settings}
-    ).double()
+    sizes = {"d_model": D, "numbers": range(H), "total_heads": H, "head_dim": K, "cross": cross, "bias": bias}
+    block = MultiHeadAttention(AttentionSizes(**{**sizes, **settings})).double()
     with torch.no_grad():
         for parameter in block.parameters():
             parameter.normal_(std=0.5)

@@ -68,13 +68,14 @@ def test_logits_are_equal_whatever_the_beam_does(small_model, variant, sources):
 def test_keys_of_the_source_are_computed_once_a_sentence(small_model, sources):
     model, calls = small_model(), []
     site = model.attention_sites()["decoder.0.cross"]
-    split = site.attention._split
-    site.attention._split = lambda inputs, joined, number: calls.append(number) or split(inputs, joined, number)
+    for name in ("split_queries", "split_keys", "split_values"):
+        split = getattr(site.attention, name)
+        site.attention.__dict__[name] = lambda given, name=name, split=split: calls.append(name) or split(given)
     state = CachedState(model, sources((4, 2)))
     for num_beams in (1, 3, 3):
         state.step(torch.full((2, num_beams), 5))
         state.reorder(torch.zeros(2, 3, dtype=torch.long))
-    assert calls.count(2) == 1 and calls.count(1) == 3
+    assert [calls.count(f"split_{what}") for what in ("queries", "keys", "values")] == [3, 1, 1]
     keys, values = state._caches["decoder.0.cross"].entries
     # Of the 16 positions 11 are there for speed alone.
     assert keys.shape == values.shape == (2, 4, 16, 8)

@@ -425,7 +425,7 @@ def test_a_config_that_is_none_is_refused(export, content):
         ({"attention": "multihead"}, "attention: 'multihead' is unknown; allowed are "),
         (
             {"attention": {"name": "multi_head", "options": {"depth": 3}}},
-            "attention.options of multi_head: ['depth'] not all known",
+            "attention.options of multi_head: unknown option 'depth'; allowed are value_head_dim",
         ),
         ({"d_modle": 32}, "model: unknown key 'd_modle'; allowed are source_vocab_size, "),
         (

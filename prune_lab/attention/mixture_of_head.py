@@ -1,0 +1,246 @@
+"""Mixture-of-head attention (Jin 2024, arXiv 2410.11842): each token weighs the heads, and chooses among some of them.
+
+Shapes: B batch, T query positions, D model width, H heads that remain, F of them shared and R of them routed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from prune_lab.attention.cache import FixedCache, GrowingCache
+from prune_lab.attention.contract import AttentionOutput, AttentionSizes
+from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.multi_head import (
+    MultiHeadAttention,
+    check_source,
+    keep_heads,
+    take_projections,
+    value_dim_of,
+)
+from prune_lab.attention.products import linear
+from prune_lab.attention.projected import ProjectedAttention, choice_option, whole_option
+from prune_lab.attention.projection import Projection
+
+SCALINGS = ("code", "paper")
+
+
+class Routing(NamedTuple):
+    """What the tokens make of the heads.
+
+    Attributes:
+        gates: factors on the heads' outputs [B, H, T].
+        probabilities: softmax over the routed heads [B, T, R].
+        chosen: which of the routed heads a token has [B, T, R], booleans.
+    """
+
+    gates: Tensor
+    probabilities: Tensor
+    chosen: Tensor
+
+
+class MixtureOfHeadAttention(ProjectedAttention):
+    """out = sum_h g_h head_h W_O^h + b_O, with factors g that depend on the query token x.
+
+    Shared heads are always on, with g = a1 softmax(W_s x); of the routed heads the k with the largest W_r x are, with
+    g = a2 softmax(W_r x), and the others have g = 0; [a1, a2] = softmax(W_h x). This is the scaling `paper` (eq. 5 to
+    7). With `code`, as in the released code, the routed factors are softmax over the chosen heads and times k, the
+    shared ones times their number, and a1 and a2 times 2: routers of zeros with k = all then give g = 1 everywhere,
+    which is multi-head attention. Where one of the two kinds of heads is missing, the other's a is 1, with either.
+
+    A head that is removed or masked takes no part in softmax, choice and multipliers; k is at most the number of routed
+    heads that remain. While it trains, the block adds the load-balance loss sum_i P_i f_i over routed heads (eq. 8),
+    with P_i the mean probability of head i over real tokens and f_i the share of them that chose it.
+
+    Args:
+        sizes: of the site.
+        num_shared: shared heads of the unpruned site, those with the lowest numbers; a quarter, rounded down, when
+            None.
+        k: routed heads that a token chooses; half of them, rounded up, when None.
+        scaling: `code` or `paper`.
+        balance_weight: of the load-balance loss in the training loss.
+        value_head_dim: width V of a head's values; K when None.
+
+    Raises:
+        ValueError: an option that does not fit the heads.
+    """
+
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"num_shared": 0, "k": 1},
+        {"num_shared": 2, "k": 2, "scaling": "paper"},
+        {"num_shared": 3, "k": 1, "value_head_dim": 5},
+    )
+
+    def __init__(
+        self,
+        sizes: AttentionSizes,
+        *,
+        num_shared: int | None = None,
+        k: int | None = None,
+        scaling: str = "code",
+        balance_weight: float = 0.01,
+        value_head_dim: int | None = None,
+    ) -> None:
+        total, name = sizes.total_heads, "mixture_of_head"
+        num_shared = total // 4 if num_shared is None else num_shared
+        room = f"whole numbers from 0 to {total - 1}: one of the {total} heads is routed at least"
+        self._num_shared = whole_option(name, "num_shared", num_shared, room, 0, total - 1)
+        num_routed = total - self._num_shared
+        k = (num_routed + 1) // 2 if k is None else k
+        self._k = whole_option(name, "k", k, f"whole numbers from 1 to {num_routed}, the routed heads", 1, num_routed)
+        self._scaling = choice_option(name, "scaling", scaling, SCALINGS)
+        if isinstance(balance_weight, bool) or not isinstance(balance_weight, int | float) or not balance_weight >= 0:
+            raise ValueError(
+                f"attention.options of {name}: balance_weight: {balance_weight!r}; allowed are numbers from 0"
+            )
+        self._balance_weight = balance_weight
+        value_dim = value_dim_of(sizes, name, value_head_dim)
+        num_heads = len(sizes.numbers)
+        super().__init__(
+            sizes,
+            query_rows=num_heads * sizes.head_dim,
+            key_rows=num_heads * sizes.head_dim,
+            value_rows=num_heads * value_dim,
+            value_dim=value_dim,
+        )
+        # Small routers: tokens begin with factors near those of multi-head attention.
+        num_groups = 2 if 0 < self.num_shared < self.num_heads else 0
+        self.shared_router = Projection(sizes.d_model, self.num_shared, False, 0.5)
+        self.routed_router = Projection(sizes.d_model, self.num_heads - self.num_shared, False, 0.5)
+        self.group_router = Projection(sizes.d_model, num_groups, False, 0.5)
+
+    @property
+    def num_shared(self) -> int:
+        """Shared heads that remain, F: the first ones."""
+        return sum(number < self._num_shared for number in self.numbers)
+
+    def forward(
+        self,
+        query: Tensor,
+        key_value: Tensor,
+        mask: AttentionMask,
+        cache: GrowingCache | FixedCache | None = None,
+        gates: Tensor | None = None,
+        need_weights: bool = False,
+        live: Tensor | None = None,
+    ) -> AttentionOutput:
+        """See `Attention.forward`."""
+        if not self.numbers:
+            return self._nothing(query, key_value.shape[1], need_weights)
+        queries, entries = self._project(query, key_value, cache)
+        heads, weights = self.attend_heads(query, queries, entries, mask, need_weights)
+        routing = self.route(query, live)
+        factors = routing.gates if gates is None else routing.gates * (gates if gates.dim() == 3 else gates[..., None])
+        output = self.mix(heads, factors)
+        if not self.training or not routing.chosen.shape[-1]:
+            return AttentionOutput(output, weights)
+        return AttentionOutput(output, weights, *self._balance(routing, mask.queries))
+
+    def route(self, query: Tensor, live: Tensor | None = None) -> Routing:
+        """Which heads each token has, and how much of them.
+
+        Args:
+            query: the query side [B, T, D].
+            live: [H] booleans, False for masked heads; None when all are live.
+        """
+        shared = linear(query, self.shared_router.weight)
+        routed = linear(query, self.routed_router.weight)
+        groups = linear(query, self.group_router.weight)
+        num_shared, num_routed = shared.shape[-1], routed.shape[-1]
+        if live is not None:
+            of_shared, of_routed = live[:num_shared], live[num_shared:]
+            shared, routed = shared.masked_fill(~of_shared, -math.inf), routed.masked_fill(~of_routed, -math.inf)
+            num_shared, num_routed = int(of_shared.sum()), int(of_routed.sum())
+        k = min(self._k, num_routed)
+        chosen = torch.zeros_like(routed, dtype=torch.bool)
+        if k:
+            chosen = chosen.scatter(-1, routed.topk(k, dim=-1).indices, True)
+        probabilities = _softmax(routed, num_routed)
+        if self._scaling == "code":
+            routed_gates = _softmax(routed.masked_fill(~chosen, -math.inf), k) * k
+            shared_gates = _softmax(shared, num_shared) * num_shared
+        else:
+            routed_gates, shared_gates = probabilities * chosen, _softmax(shared, num_shared)
+        if num_shared and num_routed:
+            shares = torch.softmax(groups, dim=-1) * (2 if self._scaling == "code" else 1)
+            shared_gates, routed_gates = shared_gates * shares[..., :1], routed_gates * shares[..., 1:]
+        gates = torch.cat((shared_gates, routed_gates), dim=-1).transpose(1, 2)
+        return Routing(gates, probabilities, chosen)
+
+    def _balance(self, routing: Routing, real: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
+        """The weighted load-balance loss, and per head of the unpruned site: choices and probabilities, summed."""
+        probabilities, chosen = routing.probabilities, routing.chosen.to(routing.probabilities.dtype)
+        if real is not None:
+            probabilities, chosen = probabilities * real[..., None], chosen * real[..., None]
+            num_tokens = real.sum().clamp(min=1).to(probabilities.dtype)
+        else:
+            num_tokens = probabilities.new_tensor(float(probabilities.shape[0] * probabilities.shape[1]))
+        of_tokens, choices = probabilities.sum((0, 1)), chosen.sum((0, 1))
+        loss = (of_tokens * choices).sum() / num_tokens**2
+        places = torch.tensor(self.numbers[self.num_shared :], device=loss.device)
+        by_number = loss.new_zeros(self.sizes.total_heads)
+        statistics = {
+            "chosen": by_number.index_copy(0, places, choices.detach()),
+            "probability": by_number.index_copy(0, places, of_tokens.detach()),
+            "tokens": num_tokens.detach().expand_as(by_number),
+        }
+        return self._balance_weight * loss, statistics
+
+    @torch.no_grad()
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """See `Attention.keep_heads`: a head's rows of the routers go with it, W_h with the last of a kind."""
+        num_shared = self.num_shared
+        shared = [position for position in kept if position < num_shared]
+        routed = [position - num_shared for position in kept if position >= num_shared]
+        self.shared_router.keep_outputs(torch.tensor(shared, dtype=torch.long))
+        self.routed_router.keep_outputs(torch.tensor(routed, dtype=torch.long))
+        if not shared or not routed:
+            self.group_router.keep_outputs(torch.tensor([], dtype=torch.long))
+        keep_heads(self, kept)
+
+    def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
+        """See `Attention.cost`: keys and values of all heads are there for some token; the rest is for those chosen."""
+        whole = super().cost(num_queries, num_keys, num_new_keys)
+        if not self.numbers:
+            return whole
+        routers = (self.shared_router, self.routed_router, self.group_router)
+        num_router_weights = sum(router.weight.numel() for router in routers)
+        routing = num_queries * 2 * num_router_weights
+        num_new_keys = num_keys if num_new_keys is None else num_new_keys
+        of_keys = num_new_keys * 2 * self.sizes.d_model * (len(self.key.weight) + len(self.value.weight))
+        num_routed = self.num_heads - self.num_shared
+        num_idle = num_routed - min(self._k, num_routed)
+        idle_share = num_idle / self.num_heads
+        own = whole.parameters - num_router_weights - (0 if self.output.bias is None else self.sizes.d_model)
+        return whole._replace(
+            active_parameters=whole.parameters - round(own * idle_share),
+            flops=whole.flops + routing,
+            active_flops=whole.flops + routing - round((whole.flops - of_keys) * idle_share),
+        )
+
+    @classmethod
+    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
+        """See `Attention.exact_options`."""
+        return {"k": sizes.total_heads - sizes.total_heads // 4}
+
+    @torch.no_grad()
+    def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
+        """See `Attention.take_weights`: routers of zeros.
+
+        It is the same function where all routed heads are chosen and the scaling is `code`.
+        """
+        check_source(self, source)
+        take_projections(self, source)
+        for router in (self.shared_router, self.routed_router, self.group_router):
+            router.weight.zero_()
+        return {}
+
+
+def _softmax(logits: Tensor, num_there: int) -> Tensor:
+    """Softmax over the last dimension, of which `num_there` are finite; zeros where that is none."""
+    return torch.softmax(logits, dim=-1) if num_there else torch.zeros_like(logits)
