@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
+from prune_lab.attention.site import AttentionSite
 from prune_lab.heads import kind_of_site
 from prune_lab.model.decoder import DecoderLayer
 from prune_lab.model.encoder import EncoderLayer
@@ -23,15 +24,19 @@ def freeze_unread(model: Transformer) -> None:
         if isinstance(module, EncoderLayer | DecoderLayer):
             module.freeze_unused()
     unread = [parameter for parameter in model.parameters() if parameter.numel() == 0]
-    if not _encoder_is_read(model):
+    if not any(site.numbers for site in _cross_sites(model)):
         unread += _only_for_the_encoder(model)
     for parameter in unread:
         parameter.requires_grad_(False)
 
 
-def _encoder_is_read(model: Transformer) -> bool:
-    sites = model.attention_sites().items()
-    return any(site.numbers for name, site in sites if kind_of_site(name) == "decoder.cross")
+def encoder_is_read(model: Transformer) -> bool:
+    """Whether a cross head that is neither removed nor masked reads what the encoder gives."""
+    return any(site.num_live() for site in _cross_sites(model))
+
+
+def _cross_sites(model: Transformer) -> list[AttentionSite]:
+    return [site for name, site in model.attention_sites().items() if kind_of_site(name) == "decoder.cross"]
 
 
 def _only_for_the_encoder(model: Transformer) -> list[nn.Parameter]:

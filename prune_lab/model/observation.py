@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,6 +33,7 @@ class Observation:
         weights: site -> [B, H, T, S], when asked for.
         streams: by site, when asked for.
         auxiliary_losses: site -> scalar, for variants that have one.
+        statistics: site -> name -> [total heads], for variants that have some; see `AttentionOutput`.
     """
 
     need_weights: bool = False
@@ -39,6 +41,7 @@ class Observation:
     weights: dict[str, Tensor] = field(default_factory=dict)
     streams: dict[str, Stream] = field(default_factory=dict)
     auxiliary_losses: dict[str, Tensor] = field(default_factory=dict)
+    statistics: dict[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
     def take(self, site: str, around: Tensor, result: AttentionOutput) -> Tensor:
         """Note what a site returned, and what goes around it; give its output [B, T, D]."""
@@ -48,4 +51,6 @@ class Observation:
             self.weights[site] = result.weights
         if result.auxiliary_loss is not None:
             self.auxiliary_losses[site] = result.auxiliary_loss
+        if result.statistics is not None:
+            self.statistics[site] = result.statistics
         return result.output

@@ -131,7 +131,8 @@ def _sides(model: Transformer, unpruned: Transformer, name: str, batch: Batch) -
     ones = inputs["query"].new_ones(len(site.numbers)) if live is None else live
 
     def output(gates: Tensor) -> Tensor:
-        return site.attention(inputs["query"], inputs["key_value"], inputs["mask"], gates=gates).output.double()[real]
+        result = site.attention(inputs["query"], inputs["key_value"], inputs["mask"], gates=gates, live=site.head_mask)
+        return result.output.double()[real]
 
     nothing = output(torch.zeros_like(ones))
     heads = [output(gates) - nothing for gates in torch.diag(ones)]

@@ -15,8 +15,10 @@ from torch import Tensor
 from prune_lab.data.batching import Batch
 from prune_lab.model.cross_entropy import token_cross_entropy
 from prune_lab.model.distillation import Taught, token_distillation
+from prune_lab.model.freezing import encoder_is_read
 from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
+from prune_lab.training.routing import RoutingStatistics
 from prune_lab.training.teacher import Teacher
 
 
@@ -28,6 +30,9 @@ class BatchLoss:
         label_smoothing: of the cross entropy.
         compile_options: arguments of `torch.compile` for passes in training mode, or None to run them as they are.
         teacher: what the model learns from beside the text, in training mode, or None.
+
+    Attributes:
+        routing: takes what tokens made of the heads, pass by pass, for variants in which they choose; None for nobody.
     """
 
     def __init__(
@@ -39,6 +44,7 @@ class BatchLoss:
         teacher: Teacher | None = None,
     ) -> None:
         self._model, self._label_smoothing, self._teacher = model, label_smoothing, teacher
+        self.routing: RoutingStatistics | None = None
         self._training_pass = (
             model.hidden if compile_options is None else torch.compile(model.hidden, **compile_options)
         )
@@ -59,8 +65,11 @@ class BatchLoss:
             loss, nll = token_cross_entropy(real, model.output_weight, targets, self._label_smoothing)
         else:
             loss, nll = token_distillation(real, model.output_weight, targets, taught, self._label_smoothing)
-        for auxiliary in seen.auxiliary_losses.values():
-            loss = loss + auxiliary * len(targets)
+        for name, auxiliary in seen.auxiliary_losses.items():
+            if name.startswith("decoder") or encoder_is_read(model):
+                loss = loss + auxiliary * len(targets)
+        if self.routing is not None and seen.statistics:
+            self.routing.add(seen.statistics)
         return loss, nll
 
     def _taught(self, batch: Batch, positions: Tensor) -> Taught | None:

@@ -22,6 +22,7 @@ from prune_lab.training.loss import BatchLoss
 from prune_lab.training.parameters import gate_parameters, parameter_groups
 from prune_lab.training.parts import BatchParts
 from prune_lab.training.random_state import random_states, set_random_state
+from prune_lab.training.routing import RoutingStatistics
 from prune_lab.training.schedules import constant
 from prune_lab.training.teacher import Teacher
 
@@ -84,6 +85,7 @@ class TranslationModule(pl.LightningModule):
         self._clip_norm, self._log_every = clip_norm, log_every
         self._teacher = teacher
         self.loss = BatchLoss(model, label_smoothing=label_smoothing, compile_options=compile_options, teacher=teacher)
+        self.loss.routing = RoutingStatistics()
         self._parts = BatchParts(model, self.loss, parts) if parts > 1 else None
         self._gradient_norm: Tensor | None = None
         self._random: dict[str, Any] | None = None
@@ -181,6 +183,8 @@ class TranslationModule(pl.LightningModule):
         if self.model.gates():
             with torch.no_grad():
                 figures["gates/expected_open"] = float(expected_open(self.model))
+        if self.loss.routing is not None:
+            figures |= self.loss.routing.take()
         for logger in self.trainer.loggers:
             logger.log_metrics(figures, step=update)
 

@@ -175,13 +175,11 @@ class _Losses:
         return value
 
     def _gates(self, live: Coalition) -> dict[str, Tensor]:
-        """Factors on the heads: site -> [H]. All sites have some, so that every pass rounds in the same way."""
-        weight = self._model.output_weight
+        """Which heads are there: site -> [H]. All sites have some, so that every pass rounds in the same way."""
+        device = self._model.output_weight.device
         removed = {head for head, is_live in zip(self._heads, live, strict=True) if not is_live}
         return {
-            site: torch.tensor(
-                [float((site, number) not in removed) for number in numbers], dtype=weight.dtype, device=weight.device
-            )
+            site: torch.tensor([(site, number) not in removed for number in numbers], device=device)
             for site, numbers in self._sites.items()
         }
 
