@@ -19,6 +19,7 @@ _ALWAYS_FREE = ("output", "logger", "callbacks", "comet")
 _FREE = {
     "train": ("trainer.max_steps", "trainer.max_time", "scheduler.total_updates", "training.patience"),
     "prune": ("budgets", "shares"),
+    "convert": ("trainer.max_steps", "scheduler.total_updates"),
     "evaluate": ("method", "seed", "label"),
     "benchmark": (),
 }

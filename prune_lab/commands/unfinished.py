@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ def unfinished(paths: Sequence[Path]) -> list[tuple[Path, str]]:
 
 def _what_it_lacks(directory: Path, names: Sequence[str]) -> str | None:
     """What a directory of a command lacks; empty where nothing does, None where it is no such directory."""
-    for command, look in (("study", _of_study), ("prune", _of_prune), ("train", _of_run), ("evaluate", _of_run)):
+    for command, look in _COMMANDS.items():
         if f"{command}.yaml" in names:
             try:
                 config: Any = OmegaConf.to_container(OmegaConf.load(directory / f"{command}.yaml"))
@@ -101,6 +101,17 @@ def _budgets(directory: Path, config: dict[str, Any]) -> set[int] | None:
     return {budget_from_share(share, max(scored)) for share in _listed(config.get("shares"))}
 
 
+def _of_convert(directory: Path, config: dict[str, Any]) -> str:
+    if (directory / FILE_NAME).exists():
+        return ""  # It failed, and the record says why.
+    wanted = ["converted", *(["recovered"] if config["trainer"]["max_steps"] else [])]
+    file = f"{EXPORT}/config.json" if config.get("report_split", "") is None else FILE_NAME
+    missing = [name for name in wanted if not (directory / name / file).exists()]
+    if missing:
+        return f"no {'record' if file == FILE_NAME else 'export'} yet of {_some(missing)}"
+    return "exports without records, since report_split=null" if file != FILE_NAME else ""
+
+
 def _listed(values: Any) -> list[Any]:
     return [] if values is None else values if isinstance(values, list) else [values]
 
@@ -131,3 +142,12 @@ def _original_heads(directory: Path) -> dict[str, int]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+_COMMANDS: dict[str, Callable[[Path, dict[str, Any]], str]] = {
+    "study": _of_study,
+    "prune": _of_prune,
+    "convert": _of_convert,
+    "train": _of_run,
+    "evaluate": _of_run,
+}

@@ -1,0 +1,168 @@
+"""prune-lab-convert: what a trained model becomes, what is recorded of it, and what it is refused."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from prune_lab.attention.grouped_query import GroupedQueryAttention
+from prune_lab.attention.multi_head import MultiHeadAttention
+from prune_lab.heads import HeadMask
+from prune_lab.model.conversion import convert_attention
+from prune_lab.model.storage import load_export, weights_hash
+from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.surgery import mask_heads, prune_heads
+from prune_lab.results.record import Record
+
+Run = Callable[..., Any]
+COMPRESSED = ("attention=collaborative", "attention.options.form=compressed", "attention.options.shared_width=8")
+EXACT = {
+    "collaborative": {},
+    "dynamically_composable": {},
+    "grouped_query": {"n_kv": 4},
+    "mixture_of_head": {"k": 3},
+    "overlapping": {"overlap": 2, "parts": "values"},
+    "talking_heads": {},
+}
+SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
+TARGET = torch.tensor([[1, 8, 7, 2], [1, 5, 2, 0]])
+
+
+def logits(model: Transformer) -> torch.Tensor:
+    with torch.no_grad():
+        return model(SOURCE, TARGET)[:, :2]
+
+
+@pytest.fixture(scope="module")
+def base(tiny_study: tuple[Path, str]) -> Path:
+    """An unpruned run."""
+    return tiny_study[0] / "base"
+
+
+@pytest.fixture
+def convert(run: Run, tiny_text: list[str], base: Path) -> Run:
+    """`convert("attention=...")`: the outcome of the command, which writes to `run`."""
+
+    def convert(*overrides: str) -> Any:
+        settings = ("speed=null", "training.max_tokens=600", "output=run", "logger=csv")
+        return run("convert", *tiny_text, f"export={base}", *settings, *overrides)
+
+    return convert
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_identity_settings_change_no_logit(small_model: Callable[..., Transformer], name: str) -> None:
+    """Heads that are masked and removed, gates and biases come along."""
+    whole = small_model().double()
+    model = prune_heads(whole, HeadMask.removing({"decoder.0.self": [1], "encoder.0.self": range(4)}, whole))
+    model = mask_heads(model, HeadMask.removing({"decoder.1.cross": [0, 2]}, model))
+    model.add_gates("hard_concrete", ["encoder.self"])
+    model.gates()["encoder.1.self"].log_a.data = torch.tensor([1.0, -1.0, 2.0, 0.5])  # type: ignore[union-attr]
+    found = convert_attention(model, {"name": name, "options": EXACT[name]})
+    assert found.facts == {} and found.sites == tuple(model.sites())
+    torch.testing.assert_close(logits(found.model), logits(model), rtol=0, atol=1e-10)
+    assert found.model.heads() == model.heads() and found.model.config.attention["name"] == name
+    assert not found.model.training and found.model.output_weight.dtype == torch.float64
+    assert model.config.attention["name"] == "multi_head"  # type: ignore[index]
+
+
+def test_grouped_keys_and_values_are_means(small_model: Callable[..., Transformer]) -> None:
+    model = small_model()
+    for site, block in convert_attention(model, "grouped_query").model.attention_sites().items():
+        source = model.attention_sites()[site].attention
+        assert isinstance(block.attention, GroupedQueryAttention) and isinstance(source, MultiHeadAttention)
+        for name in ("key", "value"):
+            rows = getattr(source, name).weight.unflatten(0, (2, 2, 8)).mean(1).flatten(0, 1)
+            torch.testing.assert_close(getattr(block.attention, name).weight, rows)
+        assert torch.equal(block.attention.query.weight, source.query.weight)
+
+
+def test_compression_loses_less_with_more_channels(small_model: Callable[..., Transformer]) -> None:
+    model, errors = small_model().double(), []
+    for width in (1, 8, 16, 24, 31, 32):
+        options = {"form": "compressed", "shared_width": width}
+        found = convert_attention(model, {"name": "collaborative", "options": options})
+        errors.append(max((facts["reconstruction_error"] for facts in found.facts.values()), default=0.0))
+        difference = (logits(found.model) - logits(model)).abs().max()
+        assert (difference < 1e-10) == (width == 32)
+    assert errors == sorted(errors, reverse=True) and errors[0] < 1 and errors[-1] == 0
+
+
+def test_a_kind_of_site_alone(small_model: Callable[..., Transformer]) -> None:
+    by_kind = {"encoder_self": "multi_head", "decoder_self": "grouped_query", "decoder_cross": "multi_head"}
+    found = convert_attention(small_model(), by_kind)
+    assert found.sites == ("decoder.0.self", "decoder.1.self")
+    again = convert_attention(found.model, {**by_kind, "decoder_cross": {"name": "grouped_query"}})
+    assert again.sites == ("decoder.0.cross", "decoder.1.cross")
+    with pytest.raises(ValueError, match="attention: talking_heads for decoder.0.self, which is grouped_query; conver"):
+        convert_attention(found.model, "talking_heads")
+
+
+def test_before_and_after_recovery(convert: Run, base: Path, folder: Path) -> None:
+    found = convert(*COMPRESSED, "trainer.max_steps=3")
+    assert found.status == 0, found.err
+    assert found.out.startswith("reconstruction error of 3 sites: ")
+    for place in ("input", "converted", "recovered"):
+        assert f"{place}" in found.out or place == "input"
+    records = {place: Record.load(folder / "run" / place) for place in ("input", "converted", "recovered")}
+    whole = load_export(base / "export")
+    for place, method, updates in (
+        ("input", "unpruned", 4),
+        ("converted", "converted", 4),
+        ("recovered", "converted+recovery", 7),
+    ):
+        record, model = records[place], load_export(folder / "run" / place / "export")
+        assert (record.method, record.settings["updates"], record.remaining_heads) == (method, updates, 6)
+        assert record.base_hash == weights_hash(whole) and record.weights_hash == weights_hash(model)
+        assert (record.significance is None) == (place == "input")
+        if place != "input":
+            errors = record.settings["converted"]["reconstruction_error"]
+            assert set(errors) == set(whole.sites()) and all(0 < error < 1 for error in errors.values())
+            assert record.settings["attention"] == model.config.attention
+    assert (folder / "run" / "recovered" / "last.ckpt").is_file()
+    assert run_again(convert) == ["converted: done before", "recovered: done before"]
+
+
+def run_again(convert: Run) -> list[str]:
+    again = convert(*COMPRESSED, "trainer.max_steps=3")
+    return [line.split(",")[0] for line in again.out.splitlines() if "done before" in line]
+
+
+def test_converted_models_are_pruned_as_others(convert: Run, run: Run, tiny_text: list[str], folder: Path) -> None:
+    assert convert(*COMPRESSED, "report_split=null").status == 0
+    export = folder / "run" / "converted" / "export"
+    own = (f"export={export}", "budgets=[3]", "speed=null", "training.max_tokens=600", "output=pruned")
+    done = run("prune", *tiny_text, *own)
+    assert done.status == 0, done.err
+    pruned, whole = load_export(folder / "pruned" / "3-heads" / "export"), load_export(export)
+    masked = mask_heads(whole, HeadMask.keeping(pruned.heads(), whole))
+    torch.testing.assert_close(logits(pruned), logits(masked), rtol=1e-5, atol=1e-5)
+    assert pruned.config.attention["name"] == "collaborative"  # type: ignore[index]
+
+
+def test_what_is_missing_is_reported(convert: Run, run: Run, folder: Path) -> None:
+    assert convert(*COMPRESSED, "trainer.max_steps=2").status == 0
+    shutil.rmtree(folder / "run" / "recovered")
+    assert "unfinished: run (no record yet of recovered)" in run("report", "runs=run", "output=report").out
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["attention=grouped_query", "attention.options.n_kv=3"],
+            "attention.options of grouped_query: n_kv: 3; allowed are the divisors of its 2 heads",
+        ),
+        (
+            ["attention=overlapping", "attention.options.overlap=9"],
+            "attention.options of overlapping: overlap: 9; allowed are null and whole numbers from 0 to 8, the head",
+        ),
+        (["attention=by_kind", "attention.decoder_self=multi"], "attention: 'multi' is unknown; allowed are "),
+        (["distillation.weight=0.5"], "distillation.weight: 0.5 without recovery; set trainer.max_steps"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(convert: Run, overrides: list[str], message: str) -> None:
+    assert convert(*overrides).refused().startswith(f"prune-lab-convert: {message}")
