@@ -17,6 +17,8 @@ from prune_lab.attention.masks import AttentionMask, without_keys
 from prune_lab.attention.short import attend_short, is_short
 
 _LARGE = 2**30
+# Above so many attention weights, keeping them costs more than channels of zeros do.
+_MANY_WEIGHTS = 2**24
 
 
 def attend(
@@ -49,10 +51,24 @@ def attend(
         return attend_short(query, key, value, mask, scale), None
     if mask.causal and mask.allowed is not None:
         mask = AttentionMask(mask.dense(query.shape[-2], key.shape[-2], query.device))
+    width = value.shape[-1]
+    if width != key.shape[-1] and query.device.type == "cpu" and _num_weights(query, key) > _MANY_WEIGHTS:
+        query, key, value = _of_one_width(query, key, value)
     output = functional.scaled_dot_product_attention(
         query, key, value, attn_mask=mask.allowed, dropout_p=dropout, is_causal=mask.causal, scale=scale
     )
-    return output, None
+    return output if output.shape[-1] == width else output[..., :width], None
+
+
+def _of_one_width(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """With channels of zeros, up to the widest: the fused kernel of the CPU wants that, and the other keeps weights."""
+    widest = max(tensor.shape[-1] for tensor in tensors)
+    return tuple(functional.pad(tensor, (0, widest - tensor.shape[-1])) for tensor in tensors)
+
+
+def _num_weights(query: Tensor, key: Tensor) -> int:
+    """Attention weights of all heads and sentences."""
+    return query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
 
 
 def attend_by_scores(
@@ -82,8 +98,7 @@ def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int) -> N
         key: [B, H, S, K].
         num_tensors: how many tensors [B, H, T, S] there are at once.
     """
-    num_elements = query.shape[0] * query.shape[1] * query.shape[2] * key.shape[2]
-    num_bytes = num_tensors * num_elements * query.element_size()
+    num_bytes = num_tensors * _num_weights(query, key) * query.element_size()
     if num_bytes > _LARGE and not torch.compiler.is_compiling():
         shape = f"{query.shape[0]} x {query.shape[1]} x {query.shape[2]} x {key.shape[2]}"
         warnings.warn(
