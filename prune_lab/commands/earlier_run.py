@@ -32,7 +32,8 @@ _STEP_BY_STEP = ".Iterative"
 def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> None:
     """Looks at what the directory of a run holds from earlier.
 
-    A study compares its directory with its plan by itself, and reports may be written again.
+    What is empty says as much as what an earlier release did not know. A study compares its directory with its plan by
+    itself, and reports may be written again.
 
     Raises:
         ValueError: results of another command, or of this one with other settings; names the first key that differs.
@@ -51,7 +52,8 @@ def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> 
     if str((config.get("schedule") or {}).get("_target_", "")).endswith(_STEP_BY_STEP):
         free = _ALWAYS_FREE
     for key in sorted({*found, *wanted}):
-        if found.get(key) != wanted.get(key) and not any(key == name or key.startswith(f"{name}.") for name in free):
+        before, now = (None if values.get(key) == {} else values.get(key) for values in (found, wanted))
+        if before != now and not any(key == name or key.startswith(f"{name}.") for name in free):
             raise ValueError(
                 f"{key}: {wanted.get(key)!r}, but {directory} holds results with {found.get(key)!r}; "
                 "choose another output="

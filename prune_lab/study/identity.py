@@ -114,8 +114,8 @@ def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]
 
 
 def _used(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that are off: an earlier release may not know them."""
-    return {key: value for key, value in settings.items() if value is not None and value is not False}
+    """The settings without those that are off or empty: an earlier release may not know them, or what is in them."""
+    return {key: value for key, value in settings.items() if value is not None and value is not False and value != {}}
 
 
 def _completed(method: Mapping[str, Any]) -> dict[str, Any]:

@@ -355,6 +355,15 @@ def finished(directory: Path, command: str, config: dict[str, Any]) -> None:
     (directory / f"{command}.yaml").write_text(yaml.safe_dump(config))
 
 
+def test_options_that_an_earlier_release_did_not_have_are_none(tmp_path: Path) -> None:
+    finished(tmp_path, "train", {"attention": {"name": "multi_head", "options": {}}, "seed": 1})
+    now = {"attention": {"name": "multi_head", "options": {"value_head_dim": None}}, "seed": 1}
+    refuse_another(tmp_path, "train", now)
+    now["attention"]["options"]["value_head_dim"] = 8  # type: ignore[index]
+    with pytest.raises(ValueError, match="^attention.options.value_head_dim: 8, but .* holds results with None"):
+        refuse_another(tmp_path, "train", now)
+
+
 def test_a_directory_with_results_takes_the_same_settings_only(tmp_path: Path) -> None:
     config = {"seed": 1, "optimizer": {"lr": 0.1}, "trainer": {"max_steps": 4}, "output": None}
     refuse_another(tmp_path, "train", config)

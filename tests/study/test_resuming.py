@@ -135,6 +135,19 @@ def test_a_study_that_noted_no_contents_notes_them_when_it_goes_on(make_setup: M
     assert json.loads(path.read_text()) == whole and len(whole["contents"]) == 3
 
 
+def test_a_study_goes_on_whose_options_were_fewer(make_setup: Make, copied: Path, splits: Splits) -> None:
+    setup, contents = make_setup(METHODS, budgets=[4]), contents_of(splits, None)
+    path = copied / "study.json"
+    noted = json.loads(path.read_text())
+    path.write_text(json.dumps({**noted, "settings": {**noted["settings"], "attention.options": {}}}))
+    options: dict[str, Any] = {"value_head_dim": None}
+    config = {**setup.config, "attention": {"options": options}}
+    assert not check_identity(config, setup.plan, contents, copied)
+    options["value_head_dim"] = 8
+    with pytest.raises(ValueError, match="^attention.options.value_head_dim: 8, but .* holds a study with None"):
+        check_identity(config, setup.plan, contents, copied)
+
+
 @pytest.mark.parametrize(
     "content", ["", '{"settings": {"se', "[]", '{"settings": {}}', '{"settings": {}, "methods": 3}']
 )
