@@ -17,9 +17,10 @@ from prune_lab.attention.core import attend, attend_by_scores
 from prune_lab.attention.cost import AttentionCost
 from prune_lab.attention.factorisation import factorise_scores
 from prune_lab.attention.masks import AttentionMask
-from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim, value_dim_of
+from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
+from prune_lab.attention.options import choice_option, switch_option, value_dim_of, whole_option
 from prune_lab.attention.products import linear
-from prune_lab.attention.projected import ProjectedAttention, choice_option, switch_option, whole_option
+from prune_lab.attention.projected import ProjectedAttention
 from prune_lab.attention.projection import cut, rows_of
 
 FORMS = ("concatenation", "shared", "compressed")

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from prune_lab.attention.composed import ComposedAttention, Mixers, take_scoring_projections
 from prune_lab.attention.contract import AttentionSizes
-from prune_lab.attention.multi_head import MultiHeadAttention, value_dim_of
+from prune_lab.attention.multi_head import MultiHeadAttention
+from prune_lab.attention.options import switch_option, value_dim_of, whole_option
 from prune_lab.attention.products import linear
-from prune_lab.attention.projected import switch_option, whole_option
 from prune_lab.attention.projection import Projection, cut
-from prune_lab.attention.talking_heads import ComposedAttention, Mixers, take_scoring_projections
 
 _RMS_EPS = 1e-6
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from prune_lab.attention.contract import AttentionSizes, HeadRoles
 from prune_lab.attention.core import attend
 from prune_lab.attention.masks import AttentionMask
-from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim, value_dim_of
-from prune_lab.attention.projected import ProjectedAttention, split_heads, whole_option
+from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
+from prune_lab.attention.options import value_dim_of, whole_option
+from prune_lab.attention.projected import ProjectedAttention, split_heads
 from prune_lab.attention.projection import rows_of
 
 

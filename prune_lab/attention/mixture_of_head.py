@@ -21,10 +21,10 @@ from prune_lab.attention.multi_head import (
     check_source,
     keep_heads,
     take_projections,
-    value_dim_of,
 )
+from prune_lab.attention.options import choice_option, value_dim_of, whole_option
 from prune_lab.attention.products import linear
-from prune_lab.attention.projected import ProjectedAttention, choice_option, whole_option
+from prune_lab.attention.projected import ProjectedAttention
 from prune_lab.attention.projection import Projection
 
 SCALINGS = ("code", "paper")

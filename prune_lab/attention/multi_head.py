@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import torch
 
 from prune_lab.attention.contract import AttentionSizes
-from prune_lab.attention.projected import ProjectedAttention, whole_option
+from prune_lab.attention.options import value_dim_of
+from prune_lab.attention.projected import ProjectedAttention
 from prune_lab.attention.projection import rows_of
 
 
@@ -65,17 +66,6 @@ def keep_heads(module: ProjectedAttention, kept: Sequence[int]) -> None:
     module.value.keep_outputs(value_rows)
     module.output.keep_inputs(value_rows)
     module.keep_numbers(kept)
-
-
-def value_dim_of(sizes: AttentionSizes, variant: str, value_head_dim: int | None) -> int:
-    """The value width that an option asks for: K when it is None.
-
-    Raises:
-        ValueError: no whole number from 1.
-    """
-    if value_head_dim is None:
-        return sizes.head_dim
-    return whole_option(variant, "value_head_dim", value_head_dim, "null and whole numbers from 1", 1)
 
 
 def check_source(block: ProjectedAttention, source: MultiHeadAttention) -> None:

@@ -16,7 +16,8 @@ from torch.nn import functional
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.cost import AttentionCost
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source
-from prune_lab.attention.projected import ProjectedAttention, choice_option, split_heads, switch_option, whole_option
+from prune_lab.attention.options import choice_option, switch_option, whole_option
+from prune_lab.attention.projected import ProjectedAttention, split_heads
 from prune_lab.attention.projection import rows_of
 
 # The overlap as a function of the layer's number l, counted from 0 (section 3.2).

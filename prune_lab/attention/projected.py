@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -256,37 +255,3 @@ class ProjectedAttention(Attention):
 def split_heads(projected: Tensor, num_heads: int) -> Tensor:
     """[B, T, H * K] -> [B, H, T, K]."""
     return projected.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-
-def whole_option(variant: str, key: str, value: Any, allowed: str, least: int, most: int | None = None) -> int:
-    """An option that is a whole number.
-
-    Raises:
-        ValueError: names the variant, the option, its value and what is allowed.
-    """
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):
-        raise ValueError(f"attention.options of {variant}: {key}: {value!r}; allowed are {allowed}")
-    return int(value)
-
-
-def switch_option(variant: str, key: str, value: Any) -> bool:
-    """An option that is true or false.
-
-    Raises:
-        ValueError: names the variant, the option and its value.
-    """
-    if not isinstance(value, bool):
-        raise ValueError(f"attention.options of {variant}: {key}: {value!r}; allowed are true and false")
-    return value
-
-
-def choice_option(variant: str, key: str, value: Any, choices: Sequence[str]) -> str:
-    """An option that is one of some names.
-
-    Raises:
-        ValueError: names the variant, the option, its value and the choices.
-    """
-    if value not in choices:
-        raise ValueError(f"attention.options of {variant}: {key}: {value!r}; allowed are {', '.join(choices)}")
-    return str(value)

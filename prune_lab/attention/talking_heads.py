@@ -1,186 +1,21 @@
 """Talking-heads attention (Shazeer 2020, arXiv 2003.02436): heads are mixed before and after the softmax.
 
-Shapes: B batch, T query positions, S key positions, G heads that score, H heads that remain.
+Shapes: B batch, T query positions, G heads that score, H heads that remain, V value width.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from prune_lab.attention.contract import AttentionSizes, HeadRoles
-from prune_lab.attention.core import attention_weights, note_memory
-from prune_lab.attention.cost import AttentionCost
-from prune_lab.attention.masks import AttentionMask
-from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim, value_dim_of
-from prune_lab.attention.projected import ProjectedAttention, split_heads
-from prune_lab.attention.projection import cut, rows_of
-
-
-class Mixers(NamedTuple):
-    """What makes heads of heads.
-
-    Attributes:
-        by_query: [G, H] for all positions, or [B, T, G, H]; None for none.
-        by_key: [B, S, G, H], or None.
-    """
-
-    by_query: Tensor | None
-    by_key: Tensor | None
-
-
-class ComposedAttention(ProjectedAttention):
-    """Attention whose scores, and whose weights after the softmax, are mixed over the heads before they are used.
-
-    Every head scores for the others: one that is removed takes its values, its part of W_O and its output of the second
-    mixing with it, and leaves its queries and keys; these go with the last head.
-
-    Scores and weights of all heads are there at once: a pass holds about six tensors [B, H, T, S] for its backward
-    pass, and two without one. A warning says so where that is more than a gibibyte.
-
-    Args:
-        sizes: of the site.
-        value_dim: width V of a head's values.
-    """
-
-    def __init__(self, sizes: AttentionSizes, *, value_dim: int) -> None:
-        num_scoring = sizes.total_heads if sizes.numbers else 0
-        super().__init__(
-            sizes,
-            query_rows=num_scoring * sizes.head_dim,
-            key_rows=num_scoring * sizes.head_dim,
-            value_rows=len(sizes.numbers) * value_dim,
-            value_dim=value_dim,
-        )
-
-    @property
-    def num_scoring(self) -> int:
-        """Heads that compute scores, G."""
-        return self.sizes.total_heads if self.numbers else 0
-
-    def split_queries(self, projected: Tensor) -> Tensor:
-        """[B, T, G * K] -> [B, G, T, K]."""
-        return split_heads(projected, self.num_scoring)
-
-    def split_keys(self, projected: Tensor) -> Tensor:
-        """[B, S, G * K] -> [B, G, S, K]."""
-        return split_heads(projected, self.num_scoring)
-
-    def mixers(self, query: Tensor, more: Sequence[Tensor]) -> tuple[Mixers, Mixers]:
-        """What mixes scores and what mixes weights.
-
-        Args:
-            query: the query side [B, T, D].
-            more: what `more_entries` gave for all keys.
-        """
-        raise NotImplementedError
-
-    def attend_heads(
-        self, query: Tensor, queries: Tensor, entries: Sequence[Tensor], mask: AttentionMask, need_weights: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """See `ProjectedAttention.attend_heads`; the weights are those before the second mixing, which sum to 1."""
-        keys, values, *more = entries
-        before, after = self.mixers(query, more)
-        note_memory(type(self).__name__, queries, keys, 6 if torch.is_grad_enabled() else 2)
-        scores = compose(queries @ keys.transpose(-2, -1) * self.scale, before)
-        weights = attention_weights(scores, mask)
-        # A mixture of weights that are zero where nothing may be read is zero there as well.
-        mixed = compose(functional.dropout(weights, self.dropout_now, self.training and self.dropout_now > 0), after)
-        if mixed.shape[1] > self.num_heads:
-            mixed = mixed[:, list(self.numbers)]
-        return mixed @ values, weights[:, list(self.numbers)] if need_weights else None
-
-    @torch.no_grad()
-    def keep_heads(self, kept: Sequence[int]) -> None:
-        """See `Attention.keep_heads`. One head takes 2*D*V weights and V biases with it, and its outputs of mixers."""
-        rows = rows_of(kept, self.value_dim)
-        self.value.keep_outputs(rows)
-        self.output.keep_inputs(rows)
-        self.keep_outputs(torch.tensor(list(kept), dtype=torch.long))
-        if not len(kept):
-            self.query.keep_outputs(rows)
-            self.key.keep_outputs(rows)
-            self.keep_nothing()
-        self.keep_numbers(kept)
-
-    def keep_outputs(self, kept: Tensor) -> None:
-        """Cut the outputs of the second mixing to the heads at these positions, in place."""
-        raise NotImplementedError
-
-    def keep_nothing(self) -> None:
-        """Cut what is left of the mixers once no head remains, in place."""
-        raise NotImplementedError
-
-    def roles(self) -> HeadRoles:
-        """See `Attention.roles`: all heads of the unpruned site score."""
-        scoring = tuple(range(self.num_scoring))
-        return HeadRoles(scoring=scoring, output=self.numbers, key_value=self.numbers)
-
-    def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
-        """See `Attention.cost`."""
-        whole = super().cost(num_queries, num_keys, num_new_keys)
-        if not self.numbers:
-            return whole
-        idle = self.num_scoring - self.num_heads
-        new_keys = num_keys if num_new_keys is None else num_new_keys
-        flops = whole.flops + 2 * num_queries * num_keys * idle * self.score_dim()
-        flops += self.mixing_flops(num_queries, num_keys, new_keys)
-        elements = whole.cache_elements + num_keys * self.num_more_elements()
-        return whole._replace(flops=flops, active_flops=flops, cache_elements=elements)
-
-    def mixing_flops(self, num_queries: int, num_keys: int, num_new_keys: int) -> int:
-        """FLOPs of both mixings, and of what they are made with."""
-        raise NotImplementedError
-
-    def num_more_elements(self) -> int:
-        """Numbers that `more_entries` holds for a key."""
-        return 0
-
-
-def take_scoring_projections(block: ComposedAttention, source: MultiHeadAttention) -> None:
-    """Copy all four projections from a multi-head block; heads that it lost score with zeros, and nobody reads them.
-
-    Raises:
-        ValueError: a block with other sizes, or another value width.
-    """
-    check_source(block, source)
-    check_value_dim(block, source)
-    rows = rows_of(source.numbers, block.head_dim)
-    for name in ("query", "key"):
-        given, own = getattr(source, name), getattr(block, name)
-        weight = torch.zeros_like(own.weight)
-        weight[rows] = given.weight
-        bias = None if given.bias is None else given.bias.new_zeros(len(weight)).index_copy(0, rows, given.bias)
-        own.copy_from(weight, bias)
-    block.value.copy_from(source.value.weight, source.value.bias)
-    block.output.copy_from(source.output.weight, source.output.bias)
-
-
-def compose(values: Tensor, mixers: Mixers) -> Tensor:
-    """sum_g A_g [by_query_gh + by_key_gh] at each query and key.
-
-    Args:
-        values: A [B, G, T, S].
-        mixers: see there; without any the values stay as they are.
-
-    Returns:
-        [B, H, T, S].
-    """
-    mixed = None
-    if mixers.by_query is not None and mixers.by_query.dim() == 2:
-        mixed = (mixers.by_query.T @ values.flatten(2)).unflatten(2, values.shape[2:])
-    elif mixers.by_query is not None:
-        # For each query: [B, T, H, G] by [B, T, G, S].
-        mixed = (mixers.by_query.transpose(2, 3) @ values.transpose(1, 2)).transpose(1, 2)
-    if mixers.by_key is not None:
-        # For each key: [B, S, H, G] by [B, S, G, T].
-        of_keys = (mixers.by_key.transpose(2, 3) @ values.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
-        mixed = of_keys if mixed is None else mixed + of_keys
-    return values if mixed is None else mixed
+from prune_lab.attention.composed import ComposedAttention, Mixers, take_scoring_projections
+from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.multi_head import MultiHeadAttention
+from prune_lab.attention.options import value_dim_of
+from prune_lab.attention.projection import cut
 
 
 class TalkingHeadsAttention(ComposedAttention):
