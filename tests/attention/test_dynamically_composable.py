@@ -49,7 +49,7 @@ def made_of(generator, rank, x):
 
 
 def composed(block, stage, options, a, of_query, of_key):
-    """A' = A W_b + sum_r (A.w_q1^r) w_q2^r + sum_r (A.w_k1^r) w_k2^r + A * d_q + A * d_k, for the vector A over heads."""
+    """A' = A W_b + sum_r (A.w_q1^r) w_q2^r + sum_r (A.w_k1^r) w_k2^r + A * d_q + A * d_k, A the vector over heads."""
     if not options.get(stage, True):
         return a
     result = a @ getattr(block, stage) if options.get("static", True) else a
