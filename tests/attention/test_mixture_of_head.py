@@ -166,15 +166,18 @@ def test_masked_heads_leave_softmax_choice_and_multipliers(options):
 
 
 @pytest.mark.parametrize("scaling", ["code", "paper"])
-def test_k_stays_valid_as_routed_heads_go(scaling):
-    options = {"num_shared": 1, "k": 3, "scaling": scaling}
+@pytest.mark.parametrize(("num_shared", "k"), [(1, 3), (0, 4), (1, 2)])
+def test_k_stays_valid_as_routed_heads_go(num_shared, k, scaling):
+    """A token chooses k of the routed heads, or all where fewer remain."""
+    options = {"num_shared": num_shared, "k": k, "scaling": scaling}
     query = sides("encoder.self")[0]
     block = make("mixture_of_head", "encoder.self", options=options)
-    for kept, num_chosen in (((0, 1, 2, 3), 3), ((0, 1, 3), 2), ((0, 3), 1), ((0,), 0)):
+    for kept in ((0, 1, 2, 3), (0, 1, 3), (0, 3), (0,)):
         block.keep_heads([block.numbers.index(head) for head in kept])
-        found = block.route(query)
-        assert found.chosen.shape == (B, T, len(kept) - 1) and (found.chosen.sum(-1) == num_chosen).all()
-        assert found.gates.isfinite().all() and (found.gates[:, 1:].transpose(1, 2) > 0).equal(found.chosen)
+        found, num_routed = block.route(query), len(kept) - num_shared
+        num_chosen = min(k, num_routed)
+        assert found.chosen.shape == (B, T, num_routed) and (found.chosen.sum(-1) == num_chosen).all()
+        assert found.gates.isfinite().all() and (found.gates[:, num_shared:].transpose(1, 2) > 0).equal(found.chosen)
         output = block.train()(query, query, AttentionMask(queries=torch.ones(B, T, dtype=torch.bool)))
         assert output.output.isfinite().all() and (output.auxiliary_loss is None) == (num_chosen == 0)
 
@@ -280,7 +283,7 @@ def test_the_loss_is_there_in_training_alone_with_its_weight():
     for weight in (0.01, 0, 3.0):
         block = make("mixture_of_head", "encoder.self", options={"balance_weight": weight})
         assert block(query, query, mask).auxiliary_loss is None and block(query, query, mask).statistics is None
-        losses[weight] = float(block.train()(query, query, mask).auxiliary_loss)
+        losses[weight] = block.train()(query, query, mask).auxiliary_loss.item()
     assert losses[0] == 0 and losses[3.0] == pytest.approx(300 * losses[0.01], rel=1e-12)
 
 

@@ -38,8 +38,8 @@ for directory in sorted(Path(sys.argv[1]).iterdir()):
     model = Transformer.from_pretrained(directory / "export")
     source_ids, target_ids, logits, hypotheses, heads = torch.load(directory / "expected.pt")
     with torch.no_grad():
-        same = torch.equal(model(source_ids, target_ids), logits)
-    print(directory.name, same, model.generate(source_ids, beam_size=4, max_length=8) == hypotheses, model.heads() == heads)
+        same = torch.equal(model(source_ids, target_ids), logits), model.heads() == heads
+    print(directory.name, *same, model.generate(source_ids, beam_size=4, max_length=8) == hypotheses)
 """
 
 
