@@ -206,6 +206,17 @@ def test_gradient_importance_equals_finite_differences(model, batch):
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_ablation_is_the_loss_of_a_model_without_the_head(model, batch):
+    model = prune_heads(model, HeadMask.removing({"encoder.0.self": [1], "decoder.1.self": [0, 2]}, model))
+    text = text_of(batch)
+    with torch.no_grad():
+        whole = sentence_losses(model, text, {}).sum()
+        for site, of_heads in score_heads(model, [text], "ablation").values.items():
+            for head in of_heads if site != "decoder.0.cross" else [2]:
+                without = sentence_losses(prune_heads(model, HeadMask.removing({site: [head]}, model)), text, {}).sum()
+                assert of_heads[head] == pytest.approx(float(without - whole) / text.num_target_tokens, abs=1e-9)
+
+
 def helpful_model(attention, idle):
     """A model whose heads all help, whatever they attend to, but for those whose output weights are zero.
 
@@ -240,8 +251,12 @@ def test_heads_that_add_nothing_are_last(example, batch):
     idle = {site: numbers.get(site, []) for site in (*numbers, "decoder.1.self")}
     model = helpful_model(example, idle)
     target_ids = torch.where(batch[1] > 1, 5, batch[1])  # end marks as well
-    for criterion in ("gradient", "ablation", "magnitude", "confidence"):
-        scores = score_heads(model, [text_of((batch[0], target_ids))], criterion)
+    batch = batch[0], target_ids
+    same = torch.allclose(prune_heads(model, HeadMask.removing(idle, model))(*batch), model(*batch), rtol=0, atol=1e-10)
+    # Where tokens choose among heads, one that adds nothing takes a share of theirs, so that its absence is felt.
+    criteria = ("gradient", "magnitude", "confidence", *(["ablation"] if same else []))
+    for criterion in criteria:
+        scores = score_heads(model, [text_of(batch)], criterion)
         assert {site: sorted(heads) for site, heads in scores.values.items()} == model.heads()
         by_kind = {True: [], False: []}
         for site, of_heads in scores.values.items():

@@ -130,13 +130,13 @@ class Ablation(Criterion):
 
 def _added_losses(model: Transformer, batch: Batch, heads: list[tuple[str, int]]) -> torch.Tensor:
     """The summed loss of a batch without each head, minus the one with all: [heads], float64."""
-    sites, weight = model.attention_sites(), model.output_weight
+    sites = model.attention_sites()
     whole = float(summed_loss(model, batch))
     losses = []
     for name, head in heads:
-        gates = torch.ones(len(sites[name].numbers), dtype=weight.dtype, device=weight.device)
-        gates[sites[name].numbers.index(head)] = 0
-        losses.append(float(summed_loss(model, batch, {name: gates})) - whole)
+        # Masked, as it would be removed: where tokens choose among heads, a factor of 0 would leave it to be chosen.
+        live = torch.tensor([number != head for number in sites[name].numbers], device=model.output_weight.device)
+        losses.append(float(summed_loss(model, batch, {name: live})) - whole)
     return torch.tensor(losses, dtype=torch.float64)
 
 
