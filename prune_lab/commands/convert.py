@@ -46,7 +46,11 @@ def check_attention(config: dict[str, Any]) -> None:
         return
     values = read_config(source)
     known = {item.name for item in dataclasses.fields(ModelConfig)}
-    ModelConfig.from_dict({**{key: values[key] for key in values if key in known}, "attention": config["attention"]})
+    before = ModelConfig.from_dict({key: values[key] for key in values if key in known})
+    after = dataclasses.replace(before, attention=config["attention"])
+    if before.attention == after.attention:
+        name = config["attention"].get("name", "by_kind")
+        raise ValueError(f"attention: {name}, which the model has already; allowed is another, as grouped_query")
 
 
 def run(config: dict[str, Any], directory: Path) -> None:

@@ -161,6 +161,7 @@ def test_what_is_missing_is_reported(convert: Run, run: Run, folder: Path) -> No
             "attention.options of overlapping: overlap: 9; allowed are null and whole numbers from 0 to 8, the head",
         ),
         (["attention=by_kind", "attention.decoder_self=multi"], "attention: 'multi' is unknown; allowed are "),
+        ([], "attention: multi_head, which the model has already; allowed is another, as grouped_query"),
         (["distillation.weight=0.5"], "distillation.weight: 0.5 without recovery; set trainer.max_steps"),
     ],
 )
