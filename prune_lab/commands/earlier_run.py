@@ -11,6 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from prune_lab.results.flat import flat_settings
+from prune_lab.results.later_keys import with_later_keys
 from prune_lab.results.record import FILE_NAME, Record
 
 # Keys that may differ when a command goes on in a directory: where it writes to, what it logs, what is scored with
@@ -47,7 +48,9 @@ def refuse_another(directory: Path, command: str, config: Mapping[str, Any]) -> 
     if not path.is_file():
         return
     stored = read_configuration(path)
-    found, wanted = flat_settings(stored), flat_settings(json.loads(json.dumps(config, default=str)))
+    found, wanted = (
+        with_later_keys(flat_settings(each)) for each in (stored, json.loads(json.dumps(config, default=str)))
+    )
     free = (*_ALWAYS_FREE, *_FREE[command])
     if str((config.get("schedule") or {}).get("_target_", "")).endswith(_STEP_BY_STEP):
         free = _ALWAYS_FREE

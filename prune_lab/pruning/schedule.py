@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from prune_lab.heads import HeadMask, HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.budgets import AUTO, Budgets
+from prune_lab.pruning.groups import key_value_heads
 from prune_lab.pruning.rescale import Factors, Rescaled
 from prune_lab.pruning.selection import Selection, keep_rule_mask
 from prune_lab.pruning.surgery import prune_heads
@@ -170,7 +171,7 @@ def prune_to(
         budgets: heads to keep, in any order, or `auto` for the keep rule of the model's gates; see `parse_budgets`.
         score: scores a model's live heads; not called for `auto`.
         schedule: `OneShot()` when None.
-        selection: scope and floor; those of `Selection()` when None. The keep rule takes no notice of it.
+        selection: which of the scored heads stay; `Selection()` when None. The keep rule takes no notice of it.
         rescale: finds factors on the heads that stay after each cut, before it recovers; see `rescale_heads`.
         factors: those that an earlier call left in the weights of `model`; None for none.
         recover: trains the model after each cut and returns it, with the same heads. One-shot: each point on its own;
@@ -225,7 +226,7 @@ def _by_scores(
         for budget in schedule.budgets(num_live, num_original, target):
             if scores is None or schedule.rescores:
                 scores = score(pruned)
-            mask = selection(scores, budget)
+            mask = selection(scores, budget, key_value_heads(pruned))
             pruned, factors = cut(pruned, mask, factors)
         reached = pruned, factors
         assert scores is not None  # a schedule ends with its target, so there was a cut
@@ -266,7 +267,7 @@ class _Chooser:
 
     def __call__(self, model: Transformer, budget: int) -> HeadMask:
         self.scores = self._score(model)
-        return self._selection(self.scores, budget)
+        return self._selection(self.scores, budget, key_value_heads(model))
 
 
 def _choice(scores: HeadScores | None, selection: Selection, schedule: Schedule) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from typing import Any
 
 from prune_lab.heads import KINDS, HeadMask, HeadScores, kind_of_site
 from prune_lab.model.transformer import Transformer
+from prune_lab.pruning.groups import KeyValueHeads, by_group, checked_groups, single_heads
 
 SCOPES = ("global", "per_kind", "per_site")
+UNITS = ("head", "group")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,22 +21,29 @@ class Selection:
 
     Attributes:
         scope: among which heads scores are compared. `global`: all of them. `per_kind`, `per_site`: those of a kind of
-            site, or of a site; the budget is shared among these groups in proportion to their live heads, by largest
-            remainder (a tie goes to the earlier group).
-        floor: how many of its best heads each site keeps in any case, or all that it has when it has fewer.
+            site, or of a site; the budget is shared among these kinds or sites in proportion to their live heads, by
+            largest remainder (a tie goes to the earlier one).
+        floor: how many of its best heads each site keeps in any case, or all that it has when it has fewer; with `unit`
+            `group` the best heads of its best group, then those of its next one.
         rearrange: then swap heads of a site, whose number stays, as long as that lowers the joint score of those that
             go, sum_ab s_ab over pairs of them (Kwon 2022, arXiv 2204.09656, section 4.2); for `fisher`.
         kinds: the kinds of site that may lose heads; the others keep all that they have. All kinds when None.
+        unit: what is ranked. `head`: heads. `group`: the heads of a site that read one key/value head, by the mean
+            score of those that are live, so that keys and values go with them. The best group comes first with all its
+            heads, then the next one; the group at which the budget ends keeps its best heads, so that beside what a
+            floor protects no more than one is split (with `per_kind` and `per_site` one of each kind or site). Where
+            every head has keys and values of its own, that is `head`.
 
     Raises:
-        ValueError: an unknown scope or kind, a floor that is no whole number from 0, or a `rearrange` that is no
-            boolean.
+        ValueError: an unknown scope, kind or unit, a floor that is no whole number from 0, a `rearrange` that is no
+            boolean, or one of groups.
     """
 
     scope: str = "global"
     floor: int = 0
     rearrange: bool = False
     kinds: Sequence[str] | None = None
+    unit: str = "head"
 
     def __post_init__(self) -> None:
         check_kinds("selection.kinds", self.kinds)
@@ -44,29 +53,41 @@ class Selection:
             raise ValueError(f"selection.floor: {self.floor!r}; allowed are whole numbers from 0")
         if not isinstance(self.rearrange, bool):
             raise ValueError(f"selection.rearrange: {self.rearrange!r}; allowed are true and false")
+        if self.unit not in UNITS:
+            raise ValueError(f"selection.unit: {self.unit!r}; allowed are {', '.join(UNITS)}")
+        if self.rearrange and self.unit == "group":
+            raise ValueError("selection.rearrange: true with selection.unit=group; allowed with selection.unit=head")
 
-    def __call__(self, scores: HeadScores, budget: int) -> HeadMask:
+    def __call__(self, scores: HeadScores, budget: int, key_value: KeyValueHeads | None = None) -> HeadMask:
         """The heads to keep. Equal scores are ordered by site, in the order of the scores, then by head number.
 
+        Groups whose means are equal are ordered by site, then by the lowest number of their live heads.
+
+        Args:
+            scores: of the live heads of a model.
+            budget: heads to keep.
+            key_value: the key/value head that each of them reads, see `key_value_heads`; for groups.
+
         Raises:
-            ValueError: a budget out of range, a floor that it cannot pay for, a score that is not finite, or heads to
-                be rearranged by a criterion that scores no pairs.
+            ValueError: a budget out of range, a floor that it cannot pay for, a score that is not finite, heads to be
+                rearranged by a criterion that scores no pairs, or groups that `key_value` does not tell.
         """
         _check_finite(scores)
         if self.rearrange and scores.pairs is None:
             raise ValueError(f"selection.rearrange: true, but {scores.criterion} scores no pairs; allowed with fisher")
-        groups = self._groups(list(scores.values))
+        read = single_heads(scores) if self.unit == "head" else checked_groups(scores, key_value)
+        compared = self._compared(list(scores.values))
         quotas = self.quotas({site: len(heads) for site, heads in scores.values.items()}, budget)
         kept: dict[str, list[int]] = {site: [] for site in scores.values}
-        for group, quota in zip(groups, quotas, strict=True):
-            for site, head in self._best(scores, group, quota):
+        for sites, quota in zip(compared, quotas, strict=True):
+            for site, head in self._best(scores, sites, quota, read):
                 kept[site].append(head)
         if self.rearrange and scores.pairs is not None:
             kept = {site: rearranged(heads, scores.pairs[site]) for site, heads in kept.items()}
         return HeadMask({site: tuple(sorted(heads)) for site, heads in kept.items()})
 
     def quotas(self, num_heads: Mapping[str, int], budget: int) -> list[int]:
-        """How many heads each group of sites keeps; also the way to check a budget before anything is scored.
+        """How many heads each set of compared sites keeps; also the way to check a budget before anything is scored.
 
         Args:
             num_heads: site -> live heads.
@@ -90,32 +111,35 @@ class Selection:
                 f"selection.floor: {self.floor} at each of {num_sites} sites keeps {needed} heads, but the budget is "
                 f"{budget}; allowed are budgets from {needed}, or a lower floor"
             )
-        groups = self._groups(list(num_heads))
-        sizes = [sum(num_heads[site] for site in group) for group in groups]
-        return share_out(budget, sizes, [sum(floors[site] for site in group) for group in groups])
+        compared = self._compared(list(num_heads))
+        sizes = [sum(num_heads[site] for site in sites) for sites in compared]
+        return share_out(budget, sizes, [sum(floors[site] for site in sites) for sites in compared])
 
-    def _groups(self, sites: Sequence[str]) -> list[list[str]]:
+    def _compared(self, sites: Sequence[str]) -> list[list[str]]:
         """The sites whose heads are compared with each other, in order of first appearance."""
-        groups: dict[str, list[str]] = {}
+        compared: dict[str, list[str]] = {}
         for site in sites:
             key = {"global": "", "per_kind": kind_of_site(site), "per_site": site}[self.scope]
-            groups.setdefault(key, []).append(site)
-        return list(groups.values())
+            compared.setdefault(key, []).append(site)
+        return list(compared.values())
 
     def _floor(self, site: str, num_heads: int) -> int:
         """How many of its heads a site keeps in any case."""
         may_lose = self.kinds is None or kind_of_site(site) in self.kinds
         return min(self.floor, num_heads) if may_lose else num_heads
 
-    def _best(self, scores: HeadScores, sites: Sequence[str], quota: int) -> list[tuple[str, int]]:
+    def _best(self, scores: HeadScores, sites: Sequence[str], quota: int, read: KeyValueHeads) -> list[tuple[str, int]]:
         """The `quota` best heads of these sites, the floor of each site first."""
         ranked = []
         for order, site in enumerate(sites):
-            best_first = sorted((-score, head) for head, score in scores.values[site].items())
+            best_first = by_group(scores.values[site], read[site])
             floor = self._floor(site, len(best_first))
             # False sorts first: heads that the floor protects come before all others.
-            ranked += [(rank >= floor, lack, order, head) for rank, (lack, head) in enumerate(best_first)]
-        return [(sites[order], head) for _, _, order, head in sorted(ranked)[:quota]]
+            ranked += [
+                (rank >= floor, group_lack, order, first, lack, head)
+                for rank, (group_lack, first, lack, head) in enumerate(best_first)
+            ]
+        return [(sites[order], head) for _, _, order, _, _, head in sorted(ranked)[:quota]]
 
 
 def rearranged(kept: Sequence[int], pairs: Mapping[int, Mapping[int, float]]) -> list[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prune_lab.results.flat import flat_settings
+from prune_lab.results.later_keys import with_later_keys
 from prune_lab.results.record import Record
 
 # Settings that follow from others or from the place of a run, and say nothing of what was done.
@@ -45,9 +46,9 @@ def line_names(records: Sequence[Record]) -> list[str]:
 
 
 def _settings(records: Iterable[Record]) -> dict[int, dict[str, Any]]:
+    flat = {id(record): with_later_keys(flat_settings(record.settings)) for record in records}
     return {
-        id(record): {key: value for key, value in flat_settings(record.settings).items() if not _says_nothing(key)}
-        for record in records
+        name: {key: value for key, value in values.items() if not _says_nothing(key)} for name, values in flat.items()
     }
 
 

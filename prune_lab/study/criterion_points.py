@@ -53,9 +53,7 @@ class CriterionPoints:
             [point.budget],
             score=lambda model: self._score(model, point, schedule),
             schedule=schedule,
-            selection=Selection(
-                **{**self._stages.setup.plan.selection, "rearrange": method.rearrange, "kinds": method.kinds}
-            ),
+            selection=method.selection(Selection(**self._stages.setup.plan.selection)),
             rescale=partial(self._rescale, point) if method.rescale else None,
             factors=factors,
             recover=recovery if method.recovery or schedule.during_training else None,

@@ -75,7 +75,7 @@ class GatedPoints:
             gated,
             [point.budget],
             score=lambda model: by_log_a(model, ()),
-            selection=Selection(**self._stages.setup.plan.selection),
+            selection=point.method.selection(Selection(**self._stages.setup.plan.selection)),
             keep_gates=False,
         )
         # The penalty led an expectation to the budget, which is not how many heads the gates would keep themselves.

@@ -14,6 +14,7 @@ from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.files import hash_lines, write_atomically
 from prune_lab.results.flat import flat_settings
+from prune_lab.results.later_keys import with_later_keys
 from prune_lab.study.method import Method
 from prune_lab.study.plan import Plan
 from prune_lab.training.files import DamagedFileError
@@ -114,7 +115,8 @@ def _identity(config: Mapping[str, Any], plan: Plan) -> dict[str, dict[str, Any]
 
 
 def _used(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without those that are off or empty: an earlier release may not know them, or what is in them."""
+    """The settings as they are now, without those that are off or empty: an earlier release may not know them."""
+    settings = with_later_keys(settings)
     return {key: value for key, value in settings.items() if value is not None and value is not False and value != {}}
 
 

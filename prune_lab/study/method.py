@@ -16,7 +16,7 @@ from prune_lab.heads import KINDS
 from prune_lab.plain_values import check_keys, is_number
 from prune_lab.pruning.criteria.registry import build_criterion
 from prune_lab.pruning.schedule import Gradual, Iterative, OneShot, Schedule
-from prune_lab.pruning.selection import check_kinds
+from prune_lab.pruning.selection import UNITS, Selection, check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
 from prune_lab.study.checks import check_seeds, check_whole
@@ -29,10 +29,12 @@ CONTROLS = ("fresh", "original", "dense")
 _SCHEDULES = {kind.name: kind for kind in (OneShot, Iterative, Gradual)}
 # What chooses the heads of a method, and the keys that go with it besides `name` and `seeds`.
 _SOURCES = {
-    "gates": ("weights", "budgets", "penalty", "penalty_warmup_updates", "penalty_learning_rate", "distillation"),
+    "gates": (
+        "weights", "budgets", "penalty", "penalty_warmup_updates", "penalty_learning_rate", "unit", "distillation",
+    ),
     "criterion": (
-        "budgets", "options", "scoring_sentences", "schedule", "step_share", "num_cuts", "kinds", "rearrange",
-        "rescale", "recovery", "distillation",
+        "budgets", "options", "scoring_sentences", "schedule", "step_share", "num_cuts", "kinds", "unit",
+        "rearrange", "rescale", "recovery", "distillation",
     ),
     "control": ("budgets", "weights", "heads_of"),
 }  # fmt: skip
@@ -66,6 +68,7 @@ class Method:
         step_share: of the heads that a step of `iterative` removes; that of `Iterative` when None.
         num_cuts: of `gradual`; that of `Gradual` when None.
         kinds: the kinds of site that may lose heads, for a criterion; all when None.
+        unit: `head` or `group`, see `Selection`, for a criterion and for `target`; that of the study when None.
         rearrange: see `Selection`, for `fisher`.
         rescale: after each cut, factors on the heads that stay; see `rescale_heads`. They are found on as much training
             text as scores are.
@@ -95,6 +98,7 @@ class Method:
     step_share: float | None = None
     num_cuts: int | None = None
     kinds: tuple[str, ...] | None = None
+    unit: str | None = None
     rearrange: bool = False
     rescale: bool = False
     recovery: bool = False
@@ -116,6 +120,8 @@ class Method:
             raise ValueError(f"{where}: allowed is one of gates, criterion and control, not several and not none")
         self._check_keys(where, self.source)
         check_seeds(f"{where}.seeds", self.seeds)
+        if self.unit not in (None, *UNITS):
+            raise ValueError(f"{where}.unit: {self.unit!r}; allowed are {', '.join(UNITS)}")
         checks = {"gates": self._check_gates, "criterion": self._check_criterion, "control": self._check_control}
         checks[self.source](where)
 
@@ -152,6 +158,16 @@ class Method:
         options: dict[str, Any] = {"step_share": self.step_share, "num_cuts": self.num_cuts}
         return _SCHEDULES[self.schedule](**{key: value for key, value in options.items() if value is not None})
 
+    def selection(self, of_study: Selection) -> Selection:
+        """How heads are chosen by their scores, given how the study chooses them.
+
+        Raises:
+            ValueError: heads to be rearranged, but by groups.
+        """
+        return dataclasses.replace(
+            of_study, kinds=self.kinds, rearrange=self.rearrange, unit=of_study.unit if self.unit is None else self.unit
+        )
+
     def _check_keys(self, where: str, source: str) -> None:
         """ValueError for a key that does not go with what chooses the heads."""
         for entry in dataclasses.fields(self):
@@ -164,6 +180,8 @@ class Method:
 
     def _check_gates(self, where: str) -> None:
         gates: Any = self.gates
+        if self.unit is not None and self.penalty != "target":
+            raise ValueError(f"{where}.unit: {self.unit!r}; allowed with a criterion and with penalty: target")
         check_keys(f"{where}.gates", gates, ("name", "kinds", "options", "learning_rate", "alone", "freeze"))
         check_kinds(f"{where}.gates.kinds", gates.get("kinds", KINDS) or ())
         if not isinstance(gates.get("options") or {}, Mapping):

@@ -7,7 +7,7 @@ anything is trained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from prune_lab.heads import budget_from_share
@@ -70,7 +70,7 @@ class Plan:
         seeds: of methods without seeds of their own.
         vary: what the seeds vary; the rest is as for the base.
         scoring_sentences: training sentences that criteria look at; None for all.
-        selection: scope and floor.
+        selection: scope, floor and unit; a method may have a unit of its own.
         speed: lines, repeats and batch of the speed measurement; None for no measurement.
         single_heads: questions about the heads of the base, one by one: `removed` (each head alone), `alone` (all heads
             of its site but this one).
@@ -136,14 +136,18 @@ class Plan:
         methods = []
         for name, given in values["methods"].items():
             where = f"study.methods.{name}"
+            if not isinstance(given, Mapping):
+                raise ValueError(
+                    f"{where}: {given!r}; allowed is a mapping with gates, criterion or control, for instance "
+                    "{criterion: gradient}"
+                )
             settings = fields_of(Method, given, where, also=_SHARES, leave_out=("name",))
             settings["budgets"] = _budgets(where, settings, heads, selection)
             settings["distillation"] = Distillation.from_config(settings.get("distillation"), f"{where}.distillation")
             methods.append(Method(name=name, **settings))
             if methods[-1].has_budgets and not (settings["budgets"] or values["budgets"]):
                 raise ValueError(f"{where}: no budgets; set study.budgets, for instance [24,12], or study.shares")
-            if methods[-1].kinds is not None:
-                _check_budgets_of_kinds(where, methods[-1], settings["budgets"] or values["budgets"], heads, selection)
+            _check_selection(where, methods[-1], settings["budgets"] or values["budgets"], heads, selection)
         values["methods"] = tuple(methods)
         values["vary"] = VARIED if values.get("vary") is None else values["vary"]
         values["single_heads"] = () if values.get("single_heads") is None else values["single_heads"]
@@ -206,21 +210,23 @@ class Plan:
 
 
 def _selection(values: Any) -> Selection:
-    check_keys("study.selection", values, ("scope", "floor"))
+    check_keys("study.selection", values, ("scope", "floor", "unit"))
     try:
         return Selection(**values)
     except ValueError as error:
         raise ValueError(f"study.{error}") from error
 
 
-def _check_budgets_of_kinds(
-    where: str, method: Method, budgets: Sequence[int], heads: Mapping[str, int], selection: Selection
+def _check_selection(
+    where: str, method: Method, budgets: Sequence[int], heads: Mapping[str, int], of_study: Selection
 ) -> None:
-    for budget in budgets:
-        try:
-            replace(selection, kinds=method.kinds).quotas(heads, budget)
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from error
+    """ValueError for settings of a method that do not go with each other, nor with those of the study."""
+    try:
+        selection = method.selection(of_study)
+        for budget in budgets if method.kinds is not None else ():
+            selection.quotas(heads, budget)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _budgets(

@@ -30,7 +30,7 @@ class PruneSettings:
         budgets: heads to keep, or `auto`.
         shares: or shares of the live heads.
         criterion: what heads are worth.
-        selection: scope, floor, and whether heads are rearranged.
+        selection: scope, floor and unit, and whether heads are rearranged.
         schedule: one cut or several.
         rescale: after each cut, factors on the heads that stay; see `rescale_heads`. For models without gates; they are
             found on as much training text as scores are.

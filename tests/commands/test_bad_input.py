@@ -111,7 +111,7 @@ TRAIN: list[tuple[list[str], str]] = [
     (["+model.depth=3"], "model: unknown key 'depth'; allowed are"),
     (["model=tinny"], "model=tinny: no such option (did you mean tiny?); allowed are base, big, micro, small, tiny"),
     (["gates=soft"], "gates=soft: no such option; allowed are"),
-    (["attention=soft"], "attention=soft: no such option; allowed are multi_head"),
+    (["attention=soft"], "attention=soft: no such option; allowed are by_kind, collaborative, "),
     (["gates=hard_concrete"], "penalty.weight: null; gates need a number from 0, for instance 0.02"),
     (["trainer.max_steps=0"], "trainer.max_steps: 0; allowed are whole numbers from 1"),
     (["trainer.max_steps=many"], "'many'; allowed are whole numbers"),

@@ -1,5 +1,6 @@
 """prune-lab-prune: exact counts, scopes, steps, gates in three ways, recovery; every export is what it says."""
 
+import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ Run = Callable[..., Any]
 # Trained gates of the six heads: two closed, the others with fractions on both sides of 1.
 LOG_A = {"encoder.0.self": [0.4, -0.1], "decoder.0.self": [-3.0, 3.0], "decoder.0.cross": [1.0, 0.1]}
 KEPT = {"encoder.0.self": [0], "decoder.0.self": [1], "decoder.0.cross": [0, 1]}
+SELECTION = {"scope": "global", "floor": 0, "rearrange": False, "kinds": None, "unit": "head"}
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +110,58 @@ def test_scopes_share_the_budget_out(prune: Run, base: Path, scope: str) -> None
     places, _ = prune(f"export={base}", "budgets=[3]", f"selection.scope={scope}", "criterion=random", "seed=3")
     assert [len(kept) for kept in heads_of(places[3]).values()] == [1, 1, 1]
     record = Record.load(places[3])
-    assert record.settings["selection"] == {"scope": scope, "floor": 0, "rearrange": False, "kinds": None}
+    assert record.settings["selection"] == {**SELECTION, "scope": scope}
     assert record.settings["criterion"] == {"name": "random", "seed": 3} and record.seed == 3
+
+
+def test_heads_of_a_key_value_head_go_together_where_that_is_asked_for(prune: Run, base: Path, folder: Path) -> None:
+    """The two heads of each site read one: by themselves they go as their scores say."""
+    whole = load_export(base / "export")
+    torch.manual_seed(3)
+    grouped = Transformer(dataclasses.replace(whole.config, attention="grouped_query"))
+    grouped.tokenizer, grouped.languages = whole.tokenizer, whole.languages
+    grouped.save_pretrained("grouped")
+    grouped.eval()
+    words = ["export=grouped", "budgets=[4,3]", "scoring_sentences=20"]
+    places, _ = prune(*words, "selection.unit=group")
+    content = json.loads((folder / "run" / "scores-6-heads.json").read_text())
+    assert "key_value" not in content and "groups" not in content, "what a head reads is the model's to say"
+    values = {site: list(heads.values()) for site, heads in content["scores"].items()}
+    best_first = sorted(values, key=lambda site: -sum(values[site]))
+    expected = {4: {best_first[0]: [0, 1], best_first[1]: [0, 1], best_first[2]: []}}
+    better = max((0, 1), key=lambda head: values[best_first[1]][head])
+    expected[3] = {**expected[4], best_first[1]: [better]}
+    for budget, place in places.items():
+        heads = heads_of(place)
+        assert heads == expected[budget]
+        assert Record.load(place).settings["selection"] == {**SELECTION, "unit": "group"}
+        pruned = load_export(place / "export")
+        for site in pruned.attention_sites().values():
+            width = site.attention.head_dim if site.numbers else 0
+            assert len(site.attention.key.weight) == len(site.attention.value.weight) == width  # type: ignore[union-attr, arg-type]
+        masked = mask_heads(grouped, HeadMask.keeping(heads, grouped))
+        torch.testing.assert_close(logits(pruned), logits(masked), rtol=1e-5, atol=1e-5)
+    places, _ = prune(*words, "output=other")
+    for budget in (4, 3):
+        best = sorted(((site, head) for site in values for head in (0, 1)), key=lambda each: -values[each[0]][each[1]])
+        kept = Record.load(folder / "other" / f"{budget}-heads").heads
+        assert {(site, head) for site, heads in kept.items() for head in heads} == set(best[:budget])
+
+
+def test_a_directory_of_before_there_were_units_goes_on(run: Run, prune: Run, base: Path, tiny_text: list[str]) -> None:
+    words = [f"export={base}", "criterion=magnitude"]
+    prune(*words, "budgets=[4]")
+    configuration = Path("run/prune.yaml")
+    before = configuration.read_text()
+    configuration.write_text("".join(line for line in before.splitlines(True) if line != "  unit: head\n"))
+    assert configuration.read_text() != before
+    places, _ = prune(*words, "budgets=[4,2]")
+    assert sorted(places) == [2, 4]
+    again = [*tiny_text, "speed=null", "training.max_tokens=600", "output=run", *words, "budgets=[4]"]
+    message = run("prune", *again, "selection.unit=group").refused()
+    assert (
+        message == "prune-lab-prune: selection.unit: 'group', but run holds results with 'head'; choose another output="
+    )
 
 
 def test_a9_a_floor_keeps_a_head_at_each_site_and_the_total(prune: Run, base: Path) -> None:
@@ -405,6 +457,12 @@ def test_an_input_that_lost_its_translations_is_measured_again(prune: Run, base:
             "selection.floor: 1 at each of 3 sites keeps 3 heads, but the budget is 2",
         ),
         (["budgets=[2]", "selection.scope=layer"], "selection.scope: 'layer'; allowed are global, per_kind, per_site"),
+        (["budgets=[2]", "selection.unit=layer"], "selection.unit: 'layer'; allowed are head, group"),
+        (["budgets=[2]", "selection.unit=null"], "selection.unit: None; allowed are head, group"),
+        (
+            ["budgets=[2]", "criterion=fisher", "selection.rearrange=true", "selection.unit=group"],
+            "selection.rearrange: true with selection.unit=group; allowed with selection.unit=head",
+        ),
         (["budgets=[2]", "criterion.absolute=all"], "criterion.absolute: 'all'; allowed are sentence, token, batch"),
         (["budgets=[2]", "schedule.step_share=0"], "unknown key schedule.step_share"),
         (

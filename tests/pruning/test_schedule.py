@@ -18,6 +18,7 @@ from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import mask_heads, prune_heads
 
 CONF = Path(__file__).parents[2] / "conf"
+DEFAULTS = {"scope": "global", "floor": 0, "rearrange": False, "kinds": None, "unit": "head"}
 
 
 def small_model() -> Transformer:
@@ -228,13 +229,13 @@ def test_a9_a_floor_holds_at_every_point(schedule):
 def test_b3_scope_floor_criterion_and_schedule_are_recorded():
     selection = Selection(scope="per_kind", floor=1)
     (point,) = prune_to(small_model(), [12], score=Scorer(), schedule=Iterative(step_share=0.25), selection=selection)
-    assert point.settings["selection"] == {"scope": "per_kind", "floor": 1, "rearrange": False, "kinds": None}
+    assert point.settings["selection"] == {**DEFAULTS, "scope": "per_kind", "floor": 1}
     assert point.settings["schedule"] == {"name": "iterative", "step_share": 0.25}
     assert point.settings["criterion"]["name"] == "gradient"
     assert point.settings["criterion"]["absolute"] == "sentence"
     assert point.settings["criterion"]["num_sentences"] == 6
     (point,) = prune_to(small_model(), [12], score=Scorer())
-    assert point.settings["selection"] == {"scope": "global", "floor": 0, "rearrange": False, "kinds": None}
+    assert point.settings["selection"] == DEFAULTS
     assert point.settings["schedule"] == {"name": "one_shot"}
 
 

@@ -235,6 +235,18 @@ def test_rounded_gates_and_fractions_are_no_seeds_of_one_point(record):
     assert [(line.name, len(line.points)) for line in alone.lines] == [("gates", 1)]
 
 
+def test_records_of_before_there_were_units_are_of_single_heads(record):
+    def cut(heads, label, **selection):
+        return record(num_heads=heads, label=label, settings={"selection": {"scope": "global", **selection}})
+
+    old, new, groups = cut(24, "old"), cut(24, "new", unit="head"), cut(24, "groups", unit="group")
+    (panel,) = panels([old, new])
+    assert [(line.name, len(line.points[0].records)) for line in panel.lines] == [("gradient", 2)]
+    (panel,) = panels([old, new, groups])
+    names = {line.name: len(line.points[0].records) for line in panel.lines}
+    assert names == {"gradient (unit head)": 2, "gradient (unit group)": 1}
+
+
 def test_runs_of_one_seed_that_differ_in_their_settings_are_curves_of_their_own(record):
     def cut(scope, heads, seed=1):
         settings = {"criterion": {"name": "gradient"}, "selection": {"scope": scope, "floor": 0}, "point": heads}

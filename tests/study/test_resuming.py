@@ -127,6 +127,27 @@ def test_another_base_under_the_same_name_is_refused(make_setup: Make, splits: S
         check_identity(setup.config, setup.plan, contents_of(splits, other), tmp_path)
 
 
+def test_a_study_of_before_there_were_units_goes_on_with_single_heads(make_setup: Make, tmp_path: Path) -> None:
+    plan = make_setup(METHODS).plan
+    old = {"study": {"selection": {"scope": "global", "floor": 0}}}
+    now, groups = ({"study": {"selection": {**old["study"]["selection"], "unit": unit}}} for unit in ("head", "group"))
+    assert check_identity(old, plan, {}, tmp_path)
+    path = tmp_path / "study.json"
+    noted = json.loads(path.read_text())
+    for method in noted["methods"].values():
+        del method["unit"]
+    path.write_text(json.dumps(noted))
+    assert not check_identity(now, plan, {}, tmp_path)
+    assert not check_identity(old, plan, {}, tmp_path), "the other way round as well"
+    with pytest.raises(ValueError, match=r"^study\.selection\.unit: 'group', but .* holds a study with 'head'; choose"):
+        check_identity(groups, plan, {}, tmp_path)
+    grouped = make_setup({**METHODS, "magnitude": {"criterion": "magnitude", "unit": "group"}}).plan
+    with pytest.raises(
+        ValueError, match=r"^study\.methods\.magnitude\.unit: 'group', but .* holds a study with None; choose"
+    ):
+        check_identity(now, grouped, {}, tmp_path)
+
+
 def test_a_study_that_noted_no_contents_notes_them_when_it_goes_on(make_setup: Make, copied: Path) -> None:
     path = copied / "study.json"
     whole = json.loads(path.read_text())

@@ -17,6 +17,7 @@ from prune_lab.heads import HeadMask
 from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.registry import score_heads
+from prune_lab.pruning.selection import Selection
 from prune_lab.pruning.surgery import fold_fractions, mask_heads, prune_heads
 from prune_lab.results.record import Record
 from prune_lab.results.score_files import collect_scores
@@ -177,6 +178,7 @@ def test_b3_budgets_are_exact_in_the_record_and_in_the_export(stages_of: Callabl
         "floor": 0,
         "rearrange": False,
         "kinds": None,
+        "unit": "head",
     }
 
 
@@ -192,6 +194,42 @@ def test_one_shot_points_share_their_scores(stages_of: Callable[..., Stages], mo
     assert score_files(stages) == ["gradient-6heads"]
     (model,) = collect_scores([stages.directory])
     assert model == weights_hash(stages.base_model()) == first.base_hash
+
+
+@pytest.fixture
+def grouped_stages(make_setup: Callable[..., StudySetup], tmp_path: Path) -> Callable[..., Stages]:
+    """Like `stages_of`, with a base whose two heads of a site read one key/value head."""
+
+    def build(methods: dict[str, Any], **study: Any) -> Stages:
+        setup = make_setup(methods, **study)
+        model = dataclasses.replace(setup.model, attention="grouped_query")
+        trained = Transformer(model)
+        trained.tokenizer = setup.tokenizer
+        setup = dataclasses.replace(setup, model=model, trained_base=trained, trained_updates=4, trained_seed=1)
+        stages = Stages(setup, tmp_path / "grouped")
+        stages.base()
+        stages.continued()
+        return stages
+
+    return build
+
+
+def test_methods_prune_by_groups_where_they_or_the_study_say_so(grouped_stages: Callable[..., Stages]) -> None:
+    target = {"gates": {}, "penalty": "target"}
+    methods = {"own": {**GRADIENT, "unit": "head"}, "groups": GRADIENT, "target": target}
+    stages = grouped_stages(methods, budgets=[4], scoring_sentences=10, selection={"unit": "group"})
+    own, groups, gated = (point_of(stages, number) for number in range(3))
+    assert [record.settings["selection"]["unit"] for record in (own, groups, gated)] == ["head", "group", "group"]
+    assert score_files(stages) == ["gradient-6heads"], "of the model, whatever is ranked"
+    (scores,) = next(iter(collect_scores([stages.directory]).values()))
+    assert own.heads == Selection()(scores, 4).to_dict()
+    means = {site: sum(heads.values()) for site, heads in scores.values.items()}
+    worst = min(means, key=lambda site: means[site])
+    assert groups.heads == {site: [] if site == worst else [0, 1] for site in means}
+    for record in (groups, gated):
+        assert sorted(map(len, record.heads.values())) == [0, 2, 2]
+        keys = [len(site.attention.key.weight) for site in model_of(record).attention_sites().values()]  # type: ignore[union-attr, arg-type]
+        assert sorted(keys) == [0, 8, 8]
 
 
 def test_criteria_that_draw_at_random_take_the_seed_of_the_point(stages_of: Callable[..., Stages]) -> None:
