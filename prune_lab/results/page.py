@@ -40,7 +40,7 @@ th:first-child, td:first-child { padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }
 th.text, td.text { text-align: left; }
 .prose td:last-child, .prose th:last-child { white-space: normal; text-align: left; min-width: 11rem; }
-.wrap { display: inline-block; white-space: normal; max-width: 15rem; }
+.wrap { display: inline-block; white-space: normal; max-width: 15rem; } .wrap.name { min-width: 10rem; }
 tr.mean td { font-weight: 600; background: var(--soft); }
 tr.seed td { color: var(--muted); }
 tr.seed td:first-child { padding-left: 1.6rem; }

@@ -25,15 +25,17 @@ _FAR, _ZOOM = 6.0, 3.0
 
 
 def variants_chart(comparison: Comparison, *, theme: Theme = LIGHT) -> Figure:
-    """BLEU of each attention, a row for each, with a lane for unpruned models and one for each method.
+    """BLEU of each attention, a row for each, with a lane for unpruned models and one for each method that it has.
 
     Stars have all heads, filled where points are compared with them; circles hold the heads that remain. Below each
     mean of several seeds are the seeds. Where a point falls far behind, a second view shows the upper end.
     """
-    lines = comparison.lines
-    styles, lanes = method_styles(lines), {line.name: lane for lane, line in enumerate(lines, start=1)}
+    styles = method_styles(comparison.lines)
     names = [textwrap.wrap(variant.label, _LABEL_WIDTH) for variant in comparison.variants]
-    heights = [max(1.0 + len(lanes), len(words) * _LABEL_LINE / _LANE) + _GAP for words in names]
+    heights = [
+        max(1.0 + len(_methods(variant)), len(words) * _LABEL_LINE / _LANE) + _GAP
+        for variant, words in zip(comparison.variants, names, strict=True)
+    ]
     tops = [-sum(heights[:index]) for index in range(len(heights))]
     best = max(point.bleu.mean for variant in comparison.variants for point in variant.unpruned or variant.points)
     scores = [record.bleu or 0.0 for variant in comparison.variants for record in _records(variant)]
@@ -44,7 +46,7 @@ def variants_chart(comparison: Comparison, *, theme: Theme = LIGHT) -> Figure:
         for axis in axes:
             _frame(axis, [*tops, -sum(heights)], theme)
             for variant, top in zip(comparison.variants, tops, strict=True):
-                _draw(axis, variant, top - _GAP / 2 - 0.5, lanes, styles, theme)
+                _draw(axis, variant, top - _GAP / 2 - 0.5, styles, theme)
             axis.set_xlabel("BLEU")
         middles = [top - height / 2 for top, height in zip(tops, heights, strict=True)]
         axes[0].set_yticks(middles, [plain_text("\n".join(words)) for words in names])
@@ -61,6 +63,11 @@ def variants_chart(comparison: Comparison, *, theme: Theme = LIGHT) -> Figure:
 
 def _records(variant: Variant) -> list[Record]:
     return [record for point in (*variant.unpruned, *variant.points) for record in point.records]
+
+
+def _methods(variant: Variant) -> list[str]:
+    """Names of the methods of its points, in their order."""
+    return list(dict.fromkeys(point.line for point in variant.points))
 
 
 def _frame(axis: Axes, borders: Sequence[float], theme: Theme) -> None:
@@ -82,16 +89,16 @@ def _draw(
     axis: Axes,
     variant: Variant,
     first_lane: float,
-    lanes: dict[str, int],
     styles: dict[str, MethodStyle],
     theme: Theme,
 ) -> None:
+    methods = _methods(variant)
     for index, point in reversed(list(enumerate(variant.unpruned))):
         face = theme.text if index == 0 else theme.background
         _star(axis, point, first_lane, theme.text, face)
         _seeds(axis, point, first_lane, theme.text)
     for point in variant.points:
-        y, colour = first_lane - lanes[point.line], styles[point.line].colour(theme)
+        y, colour = first_lane - 1 - methods.index(point.line), styles[point.line].colour(theme)
         if all(record.state == "unpruned" for record in point.records):
             _star(axis, point, y, colour, theme.background)
         else:

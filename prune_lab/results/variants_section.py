@@ -104,9 +104,9 @@ def _row(variant: Variant, point: Point, is_first: bool) -> tuple[str, Sequence[
     records, is_whole = point.records, point in variant.unpruned
     heads = f"{point.heads:.4g}" + (f" ({variant.site_heads})" if is_whole and variant.site_heads else "")
     cells = (
-        f'<span class="wrap">{escape(variant.label)}</span>' if is_first else "",
+        _wrapped(variant.label, " name") if is_first else "",
         escape(point.line),
-        f'<span class="wrap">{escape(heads)}</span>',
+        _wrapped(heads),
         " to ".join(map(str, ends(point.updates))),
         _seeds(records),
         _scores(point.bleu),
@@ -118,6 +118,11 @@ def _row(variant: Variant, point: Point, is_first: bool) -> tuple[str, Sequence[
         _mean(((record.speed or {}).get("sentences_per_second") for record in records), "{:.1f}"),
     )
     return ("mean" if is_first and is_whole else "", cells)
+
+
+def _wrapped(text: str, kind: str = "") -> str:
+    """Text of several lines if need be; heads of a site and their width stay together."""
+    return f'<span class="wrap{kind}">{escape(text).replace(" × ", "&nbsp;×&nbsp;")}</span>'
 
 
 def _seeds(records: Sequence[Record]) -> str:

@@ -1,6 +1,7 @@
 """Kinds of attention beside each other: what shares a row, what is told of it, and how it looks."""
 
 import csv
+import html
 import re
 import statistics
 from dataclasses import replace
@@ -51,6 +52,7 @@ def section(records, directory):
 def cells(records, directory):
     """The rows of the table of the section, as lists of the text of their cells."""
     rows = re.findall(r"<tr class=.*?</tr>", section(records, directory))
+    rows = [html.unescape(row).replace("\N{NO-BREAK SPACE}", " ") for row in rows]
     return [[re.sub("<.*?>", "", cell) for cell in re.findall(r"<td.*?</td>", row)] for row in rows]
 
 
