@@ -55,6 +55,7 @@ class CollaborativeAttention(ProjectedAttention):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"form": "shared"},
         {"form": "compressed", "shared_width": 6, "value_head_dim": 5},
+        {"form": "compressed", "shared_width": 3},
         {"form": "compressed", "shared_width": 1, "content_bias": False},
     )
 
@@ -129,8 +130,7 @@ class CollaborativeAttention(ProjectedAttention):
         """See `ProjectedAttention.attend_heads`; here queries are [B, H, T, M] and keys [B, 1, S, M]."""
         keys, values, *content = entries
         num_queries, num_heads = queries.shape[2], queries.shape[1]
-        if need_weights or num_queries <= self.shared_width:
-            # Scores are smaller than keys for each head would be, and heads share the product.
+        if need_weights or self._scores_are_smaller(num_queries):
             scores = (queries.flatten(1, 2) @ keys[:, 0].transpose(1, 2)).unflatten(1, (num_heads, num_queries))
             for each in content:
                 scores = scores + each.transpose(2, 3)
@@ -142,6 +142,10 @@ class CollaborativeAttention(ProjectedAttention):
             queries = torch.cat((queries, torch.ones_like(queries[..., :1])), dim=-1)
             keys = torch.cat((keys, each), dim=-1)
         return attend(queries, keys, values, mask, scale=self.scale, dropout=self.dropout_now)
+
+    def _scores_are_smaller(self, num_queries: int) -> bool:
+        """Whether scores hold fewer numbers than keys for each head would; heads then share the product."""
+        return num_queries <= self.shared_width
 
     @torch.no_grad()
     def keep_heads(self, kept: Sequence[int]) -> None:
@@ -155,6 +159,8 @@ class CollaborativeAttention(ProjectedAttention):
             return whole
         num_new_keys = num_keys if num_new_keys is None else num_new_keys
         flops = whole.flops + num_new_keys * 2 * self.content.numel()
+        if not self._scores_are_smaller(num_queries):
+            flops += 2 * num_queries * num_keys * self.num_heads  # the content bias as one channel more
         elements = whole.cache_elements + num_keys * self.num_heads
         return whole._replace(flops=flops, active_flops=flops, cache_elements=elements)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from prune_lab.analysis.cost import attention_cost
 from prune_lab.data.corpus import Corpus
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
@@ -28,6 +29,8 @@ from prune_lab.results.files import hash_lines, relative_path, write_atomically
 from prune_lab.results.record import Record
 
 HYPOTHESES = "hypotheses.txt"
+# Positions of the sentence, on either side, that records give the cost of attention for: as long as those of news are.
+COST_LENGTH = 25
 
 
 def evaluate(
@@ -204,9 +207,21 @@ def model_facts(model: Transformer, weights: str | Path | None = None) -> dict[s
     }
     if state != "masked":
         facts["parameters"] = sum(parameter.numel() for parameter in model.parameters())
+        facts["attention"] = _attention_facts(model)
         if weights is not None:
             facts["file_bytes"] = Path(weights).stat().st_size
     return facts
+
+
+def _attention_facts(model: Transformer) -> dict[str, Any]:
+    config = model.config
+    return {
+        "variant": config.attention,
+        "head_dim": {"encoder": config.encoder_head_dim, "decoder": config.decoder_head_dim},
+        "source_length": COST_LENGTH,
+        "target_length": COST_LENGTH,
+        **attention_cost(model, COST_LENGTH, COST_LENGTH),
+    }
 
 
 def hashes(model: Transformer, state: str, base_hash: str | None = None) -> dict[str, str | None]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from prune_lab.results.attention_words import attention_in_words
 from prune_lab.results.content import panel_content
 from prune_lab.results.curves import Point, panels, places
 from prune_lab.results.families import compared_with, is_reference
@@ -91,6 +92,11 @@ COLUMNS = (
     "point_difference_low",
     "point_difference_high",
     "point_p_value",
+    "attention",
+    "attention_parameters",
+    "attention_flops",
+    "attention_active_flops",
+    "cache_bytes",
 )
 
 
@@ -163,7 +169,7 @@ def row(
             baseline = reference.bleu.mean
             difference = record.bleu - baseline
     low, high = speed.get("spread") or (None, None)
-    ratio, comet = speed.get("ratio") or {}, record.comet_model or {}
+    ratio, comet, attention = speed.get("ratio") or {}, record.comet_model or {}, record.attention or {}
     values = {name: getattr(record, name) for name in COLUMNS if hasattr(record, name)}
     values |= {name: record.settings.get(name) for name in COLUMNS if name not in values}
     criterion, selection = record.settings.get("criterion"), record.settings.get("selection")
@@ -204,6 +210,11 @@ def row(
         "comet_model_hash": comet.get("hash"),
         "comet_version": comet.get("version"),
         "comet_precision": comet.get("precision"),
+        "attention": attention_in_words(attention["variant"]) if attention else None,
+        "attention_parameters": attention.get("parameters"),
+        "attention_flops": attention.get("flops"),
+        "attention_active_flops": attention.get("active_flops"),
+        "cache_bytes": attention.get("cache_bytes"),
         "export": _path_from(record, record.export, start),
         "hypotheses": _path_from(record, record.hypotheses, start),
         "record": _path_from(record, FILE_NAME, start),

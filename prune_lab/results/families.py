@@ -61,7 +61,8 @@ def distinct(records: Iterable[Record]) -> list[Record]:
     that `prune-lab-prune` was given. Elsewhere, two runs may come to the same weights, as methods do that choose the
     same heads; each of them counts. Of several measurements of one model, that with a comparison stays, with the speed
     that was measured last: `prune-lab-evaluate` measures it again, with more lines or on a quiet machine. Where it has
-    no COMET score, it gets that of the measurement that was made last of those that have one.
+    no COMET score, it gets that of the measurement that was made last of those that have one; where it does not say its
+    attention, as records of earlier releases do not, another measurement does.
     """
     found: dict[object, list[Record]] = {}
     for record in records:
@@ -87,6 +88,8 @@ def _joined(measured: Sequence[Record]) -> Record:
     scored = max((each for each in measured if each.comet is not None), key=lambda each: each.finished, default=None)
     if kept.comet is None and scored is not None:
         kept = replace(kept, comet=scored.comet, comet_model=scored.comet_model)
+    if kept.attention is None:
+        kept = replace(kept, attention=next((each.attention for each in measured if each.attention is not None), None))
     return kept
 
 

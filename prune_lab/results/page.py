@@ -40,6 +40,7 @@ th:first-child, td:first-child { padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }
 th.text, td.text { text-align: left; }
 .prose td:last-child, .prose th:last-child { white-space: normal; text-align: left; min-width: 11rem; }
+.wrap { display: inline-block; white-space: normal; max-width: 15rem; } .wrap.name { min-width: 10rem; }
 tr.mean td { font-weight: 600; background: var(--soft); }
 tr.seed td { color: var(--muted); }
 tr.seed td:first-child { padding-left: 1.6rem; }
@@ -52,12 +53,14 @@ code { overflow-wrap: anywhere; }
 pre { background: var(--soft); border-radius: 8px; padding: 0.8rem 1rem; margin: 0.5rem 0; overflow-x: auto; }
 details { background: var(--card); border: 1px solid var(--line); border-radius: 12px; padding: 0.7rem 1.1rem;
   margin: 0.6rem 0; }
-summary { cursor: pointer; font-weight: 600; }
+summary { cursor: pointer; font-weight: 600; overflow-wrap: anywhere; }
+details.section[open] { background: none; border-width: 1px 0; border-radius: 0; padding: 0.7rem 0 1.5rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1.25rem; margin: 0.5rem 0; font-size: 0.92rem; }
 dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
 @media print { :root { --page: #fff; --soft: #f6f6f6; } body { font-size: 10pt; } main { max-width: none; padding: 0; }
   .card, .tile, figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
   .scroll { overflow: visible; break-inside: auto; }
+  details.section::details-content { content-visibility: visible; }
   table { font-size: 7.5pt; } th, td { padding: 0.15rem 0.3rem; } .tile b { font-size: 14pt; } }
 """
 
@@ -136,9 +139,9 @@ def definitions(values: Iterable[tuple[str, str]]) -> str:
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{value}</dd>" for name, value in values) + "</dl>"
 
 
-def details(summary: str, content: str) -> str:
-    """A part that is folded until it is asked for; the content is HTML already."""
-    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+def details(summary: str, content: str, kind: str = "") -> str:
+    """A part that is folded until it is asked for; the content is HTML already; `section` has no box of its own."""
+    return f'<details class="{kind}"><summary>{escape(summary)}</summary>{content}</details>'
 
 
 def _data(content: bytes, media_type: str) -> str:

@@ -53,6 +53,10 @@ class Record:
         validation_decoding: The search that it is of, `greedy` or `beam 5`: not always that of the test BLEU.
         parameters: Number of parameters of the exported model.
         file_bytes: Size of its weights file.
+        attention: None (masked models, and records of earlier releases), or the model's attention and its cost:
+            `variant` (`{"name", "options"}`, or a mapping from kind of site to that), `head_dim` (head width in encoder
+            and decoder), `source_length` and `target_length` of the sentence that the cost is of, and the numbers of
+            `prune_lab.analysis.cost.attention_cost`: parameters, flops, active_flops, cache_bytes, ...
         speed: None, or `sentences_per_second` (median), `spread` ([low, high]), repeats, warm_up, device, dtype,
             threads, batch_size, ...
         settings: criterion, scope, floor, penalty_weight, updates, recovery_updates, ...; the records of several
@@ -104,6 +108,7 @@ class Record:
     validation_decoding: str | None = None
     parameters: int | None = None
     file_bytes: int | None = None
+    attention: dict[str, Any] | None = None
     speed: dict[str, Any] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)

@@ -25,12 +25,14 @@ from prune_lab.results.files import write_atomically
 from prune_lab.results.making_time import TITLE as MAKING_TIME
 from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
+from prune_lab.results.panel_headings import MAX_OPEN, folded, panel_headings
 from prune_lab.results.record import Record
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
 from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences, trained_otherwise
+from prune_lab.results.variants_section import variants_section
 
 # An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
 _MAX_SVG_BYTES = 200_000
@@ -50,7 +52,9 @@ def write_report(
 
     Beside the report: `curve.png`, `curve.pdf`, `heads_by_kind.png`, `kept_heads.png`, `speed.png` where speed was
     measured, `results.csv` and `results.json`. Scores that must not be compared (unlike signatures, test sets or
-    decoding) get a section and a figure each; the files of the second one are `curve-2.png` and so on.
+    decoding), and those of models of different bases, get a section and a figure each; the files of the second one are
+    `curve-2.png` and so on. More than three sections are folded. Where records hold more than one attention, these get
+    a section together, and `variants.png`.
 
     Args:
         records: Records of a study or of any runs, failed ones too.
@@ -76,16 +80,25 @@ def write_report(
     styles = method_styles(line for panel in found for line in panel.lines)
     failed = [record for record in records if not record.complete]
     body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed, unfinished))}</p>']
-    for number, panel in enumerate(found, start=1):
-        body += _section(panel, styles, directory, number, alone=len(found) == 1, configuration=configuration)
+    headings = panel_headings(found)
+    sections = [
+        _section(panel, styles, directory, number, configuration=configuration)
+        for number, panel in enumerate(found, start=1)
+    ]
+    if len(found) > MAX_OPEN:
+        body += folded(found, headings, sections)
+    else:
+        for heading, section in zip(headings, sections, strict=True):
+            body += [*([f"<h2>{escape(heading)}</h2>"] if len(found) > 1 else []), *section]
+    body += variants_section(found, directory, _figure)
     body += agreement_section(scores or {}, directory, _figure)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
         body += ['<h2 class="bad">Failed runs</h2>', table(("run", "seed", "reason"), [rows], num_text=3, kind="prose")]
     if unfinished:
         lines = [("", (escape(place), escape(what))) for place, what in unfinished]
-        headings = ("directory", "what is missing")
-        body += ["<h2>Unfinished runs</h2>", table(headings, [lines], num_text=2, kind="prose")]
+        columns = ("directory", "what is missing")
+        body += ["<h2>Unfinished runs</h2>", table(columns, [lines], num_text=2, kind="prose")]
     body += _loading(found, directory)
     body += _circumstances(records, configuration)
     return write_atomically(directory / "report.html", page(title, body))
@@ -96,14 +109,10 @@ def _section(
     styles: Mapping[str, MethodStyle],
     directory: Path,
     number: int,
-    alone: bool,
     configuration: Mapping[str, Any] | None,
 ) -> list[str]:
-    setting, suffix = panel.setting, "" if number == 1 else f"-{number}"
-    heading = f"{setting.test_set}: {setting.decoding_label}" + (f"; {panel.base_name}" if panel.base_name else "")
-    parts = [] if alone else [f"<h2>{escape(heading)}</h2>"]
-    parts.append(f'<p class="lead">{escape(" ".join(sentences(panel)))}</p>')
-    parts.append(tiles(_key_figures(panel)))
+    suffix = "" if number == 1 else f"-{number}"
+    parts = [f'<p class="lead">{escape(" ".join(sentences(panel)))}</p>', tiles(_key_figures(panel))]
     figures = (
         ("curve", (".png", ".pdf"), partial(plots.curve, panel, styles=styles), _CURVE),
         ("heads_by_kind", (".png",), partial(plots.kinds, panel), _KINDS),

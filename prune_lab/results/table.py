@@ -13,6 +13,7 @@ from prune_lab.results.record import Record
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import mean_change
 from prune_lab.results.summary import effort, ends
+from prune_lab.results.variants import attention_of
 
 _MAX_NAME, _MIN_NAME = 24, 8
 _LEFT = ("method", "point")
@@ -96,6 +97,8 @@ def _setting(panel: Panel) -> Iterator[str]:
     of_what = f"{setting.total_heads} heads" + (f", {panel.base_name}" if panel.base_name else "")
     yield f"{setting.test_set}, {setting.decoding_label}"
     yield f"{setting.short_signature}, {of_what}"
+    if panel.base_name and attention_of(panel):
+        yield f"attention: {attention_of(panel)}"
     if panel.reference is not None and panel.lines:
         yield f"diff: against {effort(panel.reference)}"
     models = comet_models(panel.records)

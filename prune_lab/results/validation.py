@@ -57,7 +57,9 @@ _MAPPINGS = (
     "seconds",
     "config",
 )
-_OPTIONAL_MAPPINGS = ("speed", "significance", "comet_model")
+_OPTIONAL_MAPPINGS = ("attention", "speed", "significance", "comet_model")
+# What the cost of attention cannot be shown without.
+_ATTENTION_COST = ("parameters", "flops", "active_flops", "cache_bytes")
 # What a COMET score cannot be compared without.
 _COMET_MODEL = ("name", "hash", "version")
 _CHOICES = {
@@ -124,6 +126,8 @@ def check_kinds(record: Record) -> None:
     for name, value in record.seconds.items():
         if not is_number(value):
             raise ValueError(f"record key 'seconds.{name}' is {value!r}; allowed is a number")
+    if record.attention is not None:
+        _check_attention(record.attention)
     if record.speed is not None:
         _check_speed(record.speed)
     _check_comet(record.comet, record.comet_model)
@@ -156,9 +160,17 @@ def check_agreement(record: Record) -> None:
     if record.state == "unpruned" and remaining != total:
         raise ValueError(f"record key 'state' is 'unpruned', but {remaining} of {total} heads remain")
     if record.state == "masked":
-        for name in ("parameters", "file_bytes", "speed"):
+        for name in ("parameters", "file_bytes", "attention", "speed"):
             if getattr(record, name) is not None:
                 raise ValueError(f"record key {name!r} is set on a masked model; only a pruned one has a size or speed")
+
+
+def _check_attention(attention: dict[str, Any]) -> None:
+    if not isinstance(attention.get("variant"), dict):
+        raise ValueError("record key 'attention' lacks 'variant', a mapping")
+    for name in ("source_length", "target_length", *_ATTENTION_COST):
+        if not is_whole(attention.get(name)):
+            raise ValueError(f"record key 'attention' lacks {name!r}, a whole number")
 
 
 def _check_speed(speed: dict[str, Any]) -> None:

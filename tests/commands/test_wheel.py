@@ -69,7 +69,8 @@ LAYERS = {
     "model": ("model", "decoding", "attention", "gates", "data", "heads", "kernels"),
     "pruning": ("pruning", "evaluation", *_BELOW),
     "results": ("results", "heads", "version", "plain_values"),
-    "evaluation": ("evaluation", "results", *_BELOW, "allocator", "kernels", "version"),
+    "analysis": ("analysis", *_BELOW),
+    "evaluation": ("evaluation", "analysis", "results", *_BELOW, "allocator", "kernels", "version"),
 }
 # Training knows all that evaluation knows, but for the version.
 LAYERS["training"] = ("training", *(part for part in LAYERS["evaluation"] if part != "version"))

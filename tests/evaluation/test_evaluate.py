@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from prune_lab import HeadMask, mask_heads, prune_heads
+from prune_lab.analysis.cost import attention_cost
 from prune_lab.data.corpus import Corpus, read_lines
 from prune_lab.data.splits import Splits
 from prune_lab.decoding.options import DecodingOptions
@@ -115,12 +116,26 @@ def test_a2_only_what_is_smaller_has_a_size_and_a_speed(text_model: Build, corpu
         assert record.remaining_heads == (24 if state == "unpruned" else 20)
         assert record.heads == each.heads() and record.total_heads == 24
     masked, pruned, unpruned = (found[state] for state in ("masked", "pruned", "unpruned"))
-    assert not {"parameters", "file_bytes"} & set(masked.model) and masked.speed is None
+    assert not {"parameters", "file_bytes", "attention"} & set(masked.model) and masked.speed is None
     assert unpruned.model["parameters"] - pruned.model["parameters"] == 4 * (4 * 32 * 8 + 3 * 8)
     assert pruned.model["file_bytes"] == sizes["pruned"] < sizes["unpruned"] == unpruned.model["file_bytes"]
     assert pruned.speed is not None and pruned.speed["num_sentences"] == 2
     assert masked.hypotheses == pruned.hypotheses
     assert masked.model["heads"] == pruned.model["heads"]
+
+
+def test_records_say_what_attention_there_is_and_what_it_costs(text_model: Build, corpus: Corpus) -> None:
+    by_kind = {"encoder.self": "multi_head", "decoder.self": "multi_head", "decoder.cross": "grouped_query"}
+    for attention in ({"name": "grouped_query", "options": {"n_kv": 2}}, by_kind):
+        model = text_model(attention=attention, encoder_head_dim=6)
+        pruned = prune_heads(model, HeadMask.removing({"decoder.0.cross": [0, 1]}, model))
+        for each in (model, pruned):
+            found = run(each, corpus).to_record(method="gradient", seed=1).attention
+            assert found is not None and found["variant"] == model.config.attention
+            assert found["head_dim"] == {"encoder": 6, "decoder": 8}
+            lengths = {"source_length": found["source_length"], "target_length": found["target_length"]}
+            assert lengths == {"source_length": 25, "target_length": 25}
+            assert attention_cost(each, **lengths).items() <= found.items()
 
 
 def test_b2_closed_gates_count_as_gone(text_model: Build, corpus: Corpus) -> None:

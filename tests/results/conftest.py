@@ -1,7 +1,8 @@
 """Records of a study that looks like a real one, made from a formula: no model is trained for these tests."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,74 @@ def make_study(layers: int = 4, width: int = 4) -> list[Record]:
         records += [make_record(method, heads, seed, layers, width) for seed in seeds for heads in budgets]
     reason = "RuntimeError: the loss is not a number at update 117"
     return [*records, Record(method="magnitude", seed=1, label="magnitude, 12 heads", status="failed", reason=reason)]
+
+
+def make_attention(
+    name: str = "multi_head", num_heads: int = 48, active: float = 1.0, **options: Any
+) -> dict[str, Any]:
+    """What a record says of its attention; the numbers grow with the heads."""
+    flops = 1_000_000 + num_heads * 400_000
+    return {
+        "variant": {"name": name, "options": options},
+        "head_dim": {"encoder": 32, "decoder": 32},
+        "source_length": 25,
+        "target_length": 25,
+        "parameters": 3_000 + num_heads * 16_480,
+        "active_parameters": 3_000 + round(num_heads * 16_480 * active),
+        "flops": flops,
+        "active_flops": round(flops * active),
+        "cache_bytes": num_heads * 6_400,
+        "step_flops": flops // 25,
+        "active_step_flops": round(flops * active) // 25,
+    }
+
+
+# Seven kinds of attention: options, share of the FLOPs that are active, and BLEU of the unpruned model beside 38.62.
+VARIANTS: dict[str, tuple[dict[str, Any], float, float]] = {
+    "multi_head": ({}, 1.0, 0.0),
+    "grouped_query": ({"n_kv": 2}, 1.0, -0.3),
+    "collaborative": ({"form": "compressed", "shared_width": 64}, 1.0, -0.7),
+    "overlapping": ({}, 1.0, 0.2),
+    "mixture_of_head": ({"num_shared": 1, "k": 2}, 0.8, -0.5),
+    "talking_heads": ({}, 1.0, 0.1),
+    "dynamically_composable": ({"rank": 2, "diagonal": False}, 1.0, 0.4),
+}
+
+
+def make_variants(seeds: Sequence[int] = (1, 2), budgets: Sequence[int] = (24,), **changes: Any) -> list[Record]:
+    """For each kind of attention and seed a base of its own, unpruned and pruned by gradient importance."""
+    records = []
+    for number, (name, (options, active, gain)) in enumerate(VARIANTS.items()):
+        for seed in seeds:
+            base = f"{number:02x}{seed:02x}" * 16
+            for heads in (48, *budgets):
+                method = "gradient" if heads < 48 else "unpruned"
+                made = make_record(method, heads, seed)
+                noise = random.Random(f"{name} {seed} {heads}").uniform(-0.4, 0.4)
+                attention = make_attention(name, heads, active, **options)
+                facts: dict[str, Any] = {
+                    "bleu": (made.bleu or 0.0) + gain + noise,
+                    "attention": attention,
+                    "parameters": 1_200_000 + attention["parameters"],
+                    "base_hash": base,
+                    "weights_hash": base if heads == 48 else f"{number:02x}{seed:02x}{heads:02x}",
+                    "seconds": {"training": 2400.0 + 300 * number, "decoding": 20.0} if heads == 48 else {},
+                    "significance": None,
+                }
+                records.append(replace(made, **(facts | changes)))
+    return records
+
+
+@pytest.fixture(scope="session")
+def attention_facts() -> Callable[..., dict[str, Any]]:
+    """What a record says of its attention; see `make_attention`."""
+    return make_attention
+
+
+@pytest.fixture(scope="session")
+def records_of_variants() -> Callable[..., list[Record]]:
+    """Makes the records of seven kinds of attention; see `make_variants`."""
+    return make_variants
 
 
 @pytest.fixture(scope="session")

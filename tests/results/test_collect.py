@@ -98,13 +98,13 @@ def test_odd_text_stays_in_its_cell(tmp_path, record):
     assert line["label"] == odd and line["scope"] == odd
 
 
-def test_all_columns_are_filled_somewhere(record, tmp_path):
+def test_all_columns_are_filled_somewhere(record, attention_facts, tmp_path):
     settings = {"criterion": "gate", "scope": "global", "penalty_weight": 0.02, "updates": 10, "recovery_updates": 5}
     made = record(num_heads=12, settings=settings, gate_evaluation="round", reason="", weights_hash="01")
     drawn = {"num_sentences": 1000, "differences": [-1.5, -0.5], "randomisation": {"p_value": 0.03}}
     made = replace(made, significance={**made.significance, **drawn})
     model = {"name": "made_up", "hash": "ab" * 32, "version": "2.2.7", "precision": "float32"}
-    made = replace(made, comet=0.8, comet_model=model)
+    made = replace(made, comet=0.8, comet_model=model, attention=attention_facts("multi_head"))
     made.save(tmp_path)
     (panel,) = panels([record("unpruned", 48), made, replace(made, seed=2)])
     (point,) = panel.points

@@ -83,6 +83,8 @@ def test_a_missing_key_is_named_with_its_file(tmp_path, record, key):
         ({"speed": {"device": "cpu"}}, "'speed' lacks 'sentences_per_second'"),
         ({"speed": {"sentences_per_second": 1.0, "spread": [2, 1]}}, r"allowed is \[low, high\]"),
         ({"seconds": {"training": "long"}}, "'seconds.training' is 'long'; allowed is a number"),
+        ({"attention": {"variant": "multi_head"}}, "'attention' lacks 'variant', a mapping"),
+        ({"attention": {"variant": {}, "source_length": 25}}, "'attention' lacks 'target_length', a whole number"),
         ({"config": {"model": {"layer": object()}}}, "'config.model.layer' holds a object"),
     ],
 )
@@ -91,13 +93,20 @@ def test_what_a_record_may_not_hold_is_named(record, changes, message):
         record(**changes)
 
 
-@pytest.mark.parametrize("key", ["parameters", "file_bytes", "speed"])
-def test_a2_a_masked_record_carries_no_size_or_speed(record, key):
-    plain = {"parameters": None, "file_bytes": None, "speed": None}
+@pytest.mark.parametrize("key", ["parameters", "file_bytes", "attention", "speed"])
+def test_a2_a_masked_record_carries_no_size_or_speed(record, attention_facts, key):
+    plain = {"parameters": None, "file_bytes": None, "attention": None, "speed": None}
     assert record(state="masked", **plain).state == "masked"
-    value = record().to_dict()[key]
+    value = record(attention=attention_facts()).to_dict()[key]
     with pytest.raises(ValueError, match=f"'{key}' is set on a masked model"):
         record(state="masked", **(plain | {key: value}))
+
+
+def test_records_of_earlier_releases_do_not_say_their_attention(record, attention_facts):
+    data = record().to_dict()
+    del data["attention"]
+    assert Record.from_dict(data) == record() and Record.from_dict(data).attention is None
+    assert Record.from_dict(record(attention=attention_facts()).to_dict()).attention == attention_facts()
 
 
 def test_a_failed_record_needs_only_its_reason():
