@@ -152,9 +152,12 @@ def test_an_option_of_several_groups_has_the_last_word(command: str, group: str)
     for option in options_of(group):
         own = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{option}.yaml"))
         config = compose(command, f"{group}={option}")
-        own.pop("defaults", None)
-        found = flat_settings(config)
-        assert own and {key: found[key] for key in flat_settings(own)} == flat_settings(own), option
+        for key in ("defaults", "hydra"):
+            own.pop(key, None)
+        found, wanted = flat_settings(config), OmegaConf.to_container(OmegaConf.merge(config, own), resolve=True)
+        assert own and {key: found[key] for key in flat_settings(own)} == {
+            key: value for key, value in flat_settings(wanted).items() if key in flat_settings(own)
+        }, option
 
 
 @pytest.mark.parametrize("option", options_of("optimizer"))
