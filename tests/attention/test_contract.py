@@ -180,7 +180,7 @@ def test_a_block_built_from_its_heads_is_the_one_that_was_cut(example, kind):
     """As a stored model is loaded: from the numbers of its heads, and its weights."""
     query, memory, mask = inputs(kind)
     whole = build(example, kind)
-    for kept in SUBSETS:
+    for kept in ((), (2,), (0, 3), (1, 2, 3), (0, 1, 2, 3)):
         cut, built = copy.deepcopy(whole), build(example, kind, numbers=kept)
         cut.keep_heads(kept)
         built.load_state_dict(cut.state_dict())

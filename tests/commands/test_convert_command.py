@@ -82,7 +82,7 @@ def test_grouped_keys_and_values_are_means(small_model: Callable[..., Transforme
 
 def test_compression_loses_less_with_more_channels(small_model: Callable[..., Transformer]) -> None:
     model, errors = small_model().double(), []
-    for width in (1, 8, 16, 24, 31, 32):
+    for width in (1, 12, 24, 32):
         options = {"form": "compressed", "shared_width": width}
         found = convert_attention(model, {"name": "collaborative", "options": options})
         errors.append(max((facts["reconstruction_error"] for facts in found.facts.values()), default=0.0))
