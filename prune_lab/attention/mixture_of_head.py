@@ -12,8 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from prune_lab.attention.cache import FixedCache, GrowingCache
-from prune_lab.attention.contract import AttentionOutput, AttentionSizes
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.cost import AttentionCost
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import (
@@ -24,7 +23,7 @@ from prune_lab.attention.multi_head import (
 )
 from prune_lab.attention.options import choice_option, value_dim_of, whole_option
 from prune_lab.attention.products import linear
-from prune_lab.attention.projected import ProjectedAttention
+from prune_lab.attention.projected import Factors, ProjectedAttention
 from prune_lab.attention.projection import Projection
 
 SCALINGS = ("code", "paper")
@@ -119,27 +118,13 @@ class MixtureOfHeadAttention(ProjectedAttention):
         """Shared heads that remain, F: the first ones."""
         return sum(number < self._num_shared for number in self.numbers)
 
-    def forward(
-        self,
-        query: Tensor,
-        key_value: Tensor,
-        mask: AttentionMask,
-        cache: GrowingCache | FixedCache | None = None,
-        gates: Tensor | None = None,
-        need_weights: bool = False,
-        live: Tensor | None = None,
-    ) -> AttentionOutput:
-        """See `Attention.forward`."""
-        if not self.numbers:
-            return self._nothing(query, key_value.shape[1], need_weights)
-        queries, entries = self._project(query, key_value, cache)
-        heads, weights = self.attend_heads(query, queries, entries, mask, need_weights)
+    def factors(self, query: Tensor, mask: AttentionMask, gates: Tensor | None, live: Tensor | None) -> Factors:
+        """See `ProjectedAttention.factors`."""
         routing = self.route(query, live)
         factors = routing.gates if gates is None else routing.gates * (gates if gates.dim() == 3 else gates[..., None])
-        output = self.mix(heads, factors)
         if not self.training or not routing.chosen.shape[-1]:
-            return AttentionOutput(output, weights)
-        return AttentionOutput(output, weights, *self._balance(routing, mask.queries))
+            return Factors(factors)
+        return Factors(factors, *self._balance(routing, mask.queries))
 
     def route(self, query: Tensor, live: Tensor | None = None) -> Routing:
         """Which heads each token has, and how much of them.

@@ -7,8 +7,9 @@ remain, K head width, V width of what a head gives, N sentences.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +26,20 @@ from prune_lab.attention.reduced import products_of_this_thread
 
 # Glorot's bound as if Q, K and V were one matrix: scores start small, which keeps deep post-norm stacks trainable.
 _GAIN = 2**-0.5
+
+
+class Factors(NamedTuple):
+    """Factors on the heads' outputs.
+
+    Attributes:
+        gates: [H], [B, H], [B, H, T], or None where they are all 1.
+        auxiliary_loss: see `AttentionOutput`.
+        statistics: see `AttentionOutput`.
+    """
+
+    gates: Tensor | None
+    auxiliary_loss: Tensor | None = None
+    statistics: Mapping[str, Tensor] | None = None
 
 
 class ProjectedAttention(Attention):
@@ -90,7 +105,8 @@ class ProjectedAttention(Attention):
             return self._nothing(query, key_value.shape[1], need_weights)
         queries, entries = self._project(query, key_value, cache)
         heads, weights = self.attend_heads(query, queries, entries, mask, need_weights)
-        return AttentionOutput(self.mix(heads, gates), weights)
+        found = self.factors(query, mask, gates, live)
+        return AttentionOutput(self.mix(heads, found.gates), weights, found.auxiliary_loss, found.statistics)
 
     # What a variant may say otherwise
 
@@ -129,6 +145,17 @@ class ProjectedAttention(Attention):
         return attend(
             queries, keys, values, mask, scale=self.scale, dropout=self.dropout_now, need_weights=need_weights
         )
+
+    def factors(self, query: Tensor, mask: AttentionMask, gates: Tensor | None, live: Tensor | None) -> Factors:
+        """What the heads' outputs are multiplied with, and what comes of finding it.
+
+        Args:
+            query: the query side [B, T, D].
+            mask: where attention is allowed.
+            gates: see `Attention.forward`, as `live`.
+            live: here all that it says is in the gates.
+        """
+        return Factors(gates)
 
     # The way of the data
 
