@@ -74,6 +74,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             speed=config["speed"],
             seed=config["seed"],
             seeds=build.build_seeds(config),
+            method=before.method,
             base_hash=before.base_hash,
             device=device,
             comet=build.build_comet(config, device),

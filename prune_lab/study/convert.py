@@ -49,6 +49,7 @@ class ConvertSettings:
         speed: see `prune_lab.evaluation.decoding_speed.measure_decoding`; None for no measurement.
         seed: of the run.
         seeds: of the recovery, and of options that are drawn.
+        method: what chose the heads of the model, for its own record; None where nothing says it.
         base_hash: hash of the weights of the base model, for records.
         device: where models are decoded.
         comet: scores translations besides BLEU and chrF; None for neither.
@@ -66,6 +67,7 @@ class ConvertSettings:
     speed: dict[str, Any] | None
     seed: int
     seeds: Seeds
+    method: str | None
     base_hash: str | None
     device: torch.device
     comet: Comet | None
@@ -165,16 +167,23 @@ class _Conversion:
             seconds={} if result is None else {"training": result.seconds},
             **training_facts(result),
             baseline=baseline,
-            unpruned=self._model if settings.speed is not None else None,
+            unpruned=self._model if settings.speed is not None and self._is_whole and not self._model.gates() else None,
         )
         print(f"{place.name}: {place / EXPORT}  {result_line(record)}", flush=True)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether no head of the model that is converted is gone, masked or closed."""
+        model = self._model
+        return sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
 
     def _input_hypotheses(self) -> list[str]:
         """Translations of the model that is converted, which is measured once."""
         place, settings = self._directory / INPUT, self._settings
         if complete_record(place) is None:
             self._model.save_pretrained(place / EXPORT)
-            self._record(place, method=UNPRUNED, settings=updates_in_all(settings.updates))
+            method = UNPRUNED if self._is_whole else settings.method or INPUT
+            self._record(place, method=method, settings=updates_in_all(settings.updates))
         assert settings.report_split is not None
         return translations_of(place, len(getattr(settings.splits, settings.report_split).pairs))
 

@@ -143,6 +143,22 @@ def test_converted_models_are_pruned_as_others(convert: Run, run: Run, tiny_text
     assert pruned.config.attention["name"] == "collaborative"  # type: ignore[index]
 
 
+def test_a_pruned_model_is_named_as_such(run: Run, base: Path, tiny_text: list[str], folder: Path) -> None:
+    pruned = (f"export={base}", "budgets=[4]", "speed=null", "training.max_tokens=600", "output=pruned")
+    assert run("prune", *tiny_text, *pruned).status == 0
+    own = (
+        "export=pruned/4-heads/export",
+        "speed={num_lines: 3, warm_up: 0, repeats: 2, max_sentences: 3}",
+        "output=run",
+    )
+    found = run("convert", *tiny_text, *own, "attention=talking_heads")
+    assert found.status == 0, found.err
+    given, converted = (Record.load(folder / "run" / place) for place in ("input", "converted"))
+    assert (given.method, given.state, given.remaining_heads) == ("gradient", "pruned", 4)
+    assert given.base_hash == converted.base_hash == Record.load(folder / "pruned" / "input").weights_hash
+    assert converted.remaining_heads == 4 and converted.speed is not None and "ratio" not in converted.speed
+
+
 def test_what_is_missing_is_reported(convert: Run, run: Run, folder: Path) -> None:
     assert convert(*COMPRESSED, "trainer.max_steps=2").status == 0
     shutil.rmtree(folder / "run" / "recovered")
