@@ -5,6 +5,7 @@ Shapes: B batch, T query positions, S key positions, G heads that score, H heads
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ class ComposedAttention(ProjectedAttention):
         """[B, S, G * K] -> [B, G, S, K]."""
         return split_heads(projected, self.num_scoring)
 
+    @abstractmethod
     def mixers(self, query: Tensor, more: Sequence[Tensor]) -> tuple[Mixers, Mixers]:
         """What mixes scores and what mixes weights.
 
@@ -77,7 +79,6 @@ class ComposedAttention(ProjectedAttention):
             query: the query side [B, T, D].
             more: what `more_entries` gave for all keys.
         """
-        raise NotImplementedError
 
     def attend_heads(
         self, query: Tensor, queries: Tensor, entries: Sequence[Tensor], mask: AttentionMask, need_weights: bool
@@ -107,13 +108,13 @@ class ComposedAttention(ProjectedAttention):
             self.keep_nothing()
         self.keep_numbers(kept)
 
+    @abstractmethod
     def keep_outputs(self, kept: Tensor) -> None:
         """Cut the outputs of the second mixing to the heads at these positions, in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep_nothing(self) -> None:
         """Cut what is left of the mixers once no head remains, in place."""
-        raise NotImplementedError
 
     def roles(self) -> HeadRoles:
         """See `Attention.roles`: all heads of the unpruned site score."""
@@ -132,9 +133,9 @@ class ComposedAttention(ProjectedAttention):
         elements = whole.cache_elements + num_keys * self.num_more_elements()
         return whole._replace(flops=flops, active_flops=flops, cache_elements=elements)
 
+    @abstractmethod
     def mixing_flops(self, num_queries: int, num_keys: int, num_new_keys: int) -> int:
         """FLOPs of both mixings, and of what they are made with."""
-        raise NotImplementedError
 
     def num_more_elements(self) -> int:
         """Numbers that `more_entries` holds for a key."""

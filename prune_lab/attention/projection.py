@@ -28,11 +28,6 @@ class Projection(nn.Module):
         if in_features and out_features and not self.weight.is_meta:
             nn.init.xavier_uniform_(self.weight, gain=gain)
 
-    @property
-    def num_parameters(self) -> int:
-        """Weights and biases."""
-        return self.weight.numel() + (0 if self.bias is None else self.bias.numel())
-
     def keep_outputs(self, rows: Tensor) -> None:
         """Cut to these outputs, in place."""
         self.weight = cut(self.weight, 0, rows)

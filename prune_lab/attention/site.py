@@ -69,7 +69,8 @@ class AttentionSite(nn.Module):
                 use them. Booleans [H] mask the heads that are False, on top of the site's own mask.
             need_weights: also return the attention weights [B, H, T, S].
         """
-        gates, live = self.gates(query.dtype), self.head_mask if self._has_masked() else None
+        gates = self.gates(query.dtype)
+        live = self.head_mask if self._masked else None  # as `gates` has just found it
         if head_gates is not None:
             if head_gates.dtype == torch.bool:
                 live = head_gates if live is None else live & head_gates

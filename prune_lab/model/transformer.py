@@ -101,7 +101,9 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         self, source_ids: Tensor, head_gates: Mapping[str, Tensor] | None = None, seen: Observation | None = None
     ) -> Tensor:
         """Source ids [B, S] -> memory [B, S, D]."""
-        mask = padding_mask(source_ids, self.config.pad_id, queries=source_ids != self.config.pad_id)
+        # Which positions are real is asked for while a model trains alone.
+        real = source_ids != self.config.pad_id if self.training else None
+        mask = padding_mask(source_ids, self.config.pad_id, queries=real)
         return self.encoder(self.embed_source(source_ids), mask, head_gates or {}, seen or Observation())
 
     def hidden(
@@ -127,7 +129,7 @@ class Transformer(nn.Module, PyTorchModelHubMixin):
         seen = seen or Observation()
         memory = self.encode(source_ids, head_gates, seen) if memory is None else memory
         # Real are the positions that predict a token: where the end mark is read, nothing follows.
-        real = (target_ids != self.config.pad_id) & (target_ids != self.config.eos_id)
+        real = (target_ids != self.config.pad_id) & (target_ids != self.config.eos_id) if self.training else None
         cross_mask = padding_mask(source_ids, self.config.pad_id, queries=real)
         # Padding stands at the end of the target, where a causal mask hides it from every real token.
         causal, gates = AttentionMask(causal=True, queries=real), head_gates or {}

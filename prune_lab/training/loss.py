@@ -65,9 +65,11 @@ class BatchLoss:
             loss, nll = token_cross_entropy(real, model.output_weight, targets, self._label_smoothing)
         else:
             loss, nll = token_distillation(real, model.output_weight, targets, taught, self._label_smoothing)
-        for name, auxiliary in seen.auxiliary_losses.items():
-            if name.startswith("decoder") or encoder_is_read(model):
-                loss = loss + auxiliary * len(targets)
+        if seen.auxiliary_losses:
+            is_read = encoder_is_read(model)
+            for name, auxiliary in seen.auxiliary_losses.items():
+                if is_read or name.startswith("decoder"):
+                    loss = loss + auxiliary * len(targets)
         if self.routing is not None and seen.statistics:
             self.routing.add(seen.statistics)
         return loss, nll
