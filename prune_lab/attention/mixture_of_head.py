@@ -86,7 +86,7 @@ class MixtureOfHeadAttention(ProjectedAttention):
         value_head_dim: int | None = None,
     ) -> None:
         total, name = sizes.total_heads, "mixture_of_head"
-        num_shared = total // 4 if num_shared is None else num_shared
+        num_shared = _usual_shared(total) if num_shared is None else num_shared
         room = f"whole numbers from 0 to {total - 1}: one of the {total} heads is routed at least"
         self._num_shared = whole_option(name, "num_shared", num_shared, room, 0, total - 1)
         num_routed = total - self._num_shared
@@ -159,7 +159,9 @@ class MixtureOfHeadAttention(ProjectedAttention):
 
     def _balance(self, routing: Routing, real: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted load-balance loss, and per head of the unpruned site: choices and probabilities, summed."""
-        probabilities, chosen = routing.probabilities, routing.chosen.to(routing.probabilities.dtype)
+        # In float32 at least: half precision cannot count the tokens of a batch.
+        exact = torch.promote_types(routing.probabilities.dtype, torch.float32)
+        probabilities, chosen = routing.probabilities.to(exact), routing.chosen.to(exact)
         if real is not None:
             probabilities, chosen = probabilities * real[..., None], chosen * real[..., None]
             num_tokens = real.sum().clamp(min=1).to(probabilities.dtype)
@@ -211,7 +213,7 @@ class MixtureOfHeadAttention(ProjectedAttention):
     @classmethod
     def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
         """See `Attention.exact_options`."""
-        return {"k": sizes.total_heads - sizes.total_heads // 4}
+        return {"k": sizes.total_heads - _usual_shared(sizes.total_heads)}
 
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
@@ -224,6 +226,11 @@ class MixtureOfHeadAttention(ProjectedAttention):
         for router in (self.shared_router, self.routed_router, self.group_router):
             router.weight.zero_()
         return {}
+
+
+def _usual_shared(total_heads: int) -> int:
+    """Shared heads where nothing says how many."""
+    return total_heads // 4
 
 
 def _softmax(logits: Tensor, num_there: int) -> Tensor:

@@ -25,7 +25,9 @@ from attention_loops import (
     weighted,
 )
 
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.mixture_of_head import MixtureOfHeadAttention
 
 OPTIONS = [
     {},
@@ -321,3 +323,16 @@ def test_unknown_scalings_and_other_weights_are_refused():
     for weight in (-0.1, "1", True, math.nan):
         message = f"balance_weight: {weight!r}; allowed are numbers from 0"
         assert_refused("mixture_of_head", {"balance_weight": weight}, message)
+
+
+def test_half_precision_counts_the_tokens_of_a_large_batch():
+    """Sums over 3200 tokens are beyond bfloat16, and their square beyond float16."""
+    sizes = AttentionSizes(d_model=8, numbers=(0, 1, 2, 3), total_heads=4, head_dim=2)
+    block = MixtureOfHeadAttention(sizes, num_shared=1, k=2)
+    query = torch.randn(64, 50, 8, generator=torch.Generator().manual_seed(1))
+    expected = block.train()(query, query, AttentionMask())
+    for dtype in (torch.float16, torch.bfloat16):
+        found = block.to(dtype)(query.to(dtype), query.to(dtype), AttentionMask())
+        assert found.statistics["tokens"].tolist() == [3200.0] * 4
+        assert float(found.statistics["chosen"].sum()) == 6400
+        assert float(found.auxiliary_loss.detach()) == pytest.approx(float(expected.auxiliary_loss.detach()), rel=0.05)
