@@ -26,6 +26,8 @@ PRODUCTS = ("float32", "bfloat16")
 _INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
 # A plain variable of the module: torch.compile can look at it and cannot at a ContextVar.
 _reduced = False
+# Code is made for each shape of a product, in milliseconds, and kept: batches of similar size share it.
+_ROWS = 64
 
 
 @contextmanager
@@ -93,10 +95,11 @@ class _ReducedLinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        rows, matrix = inputs.reshape(-1, inputs.shape[-1]).bfloat16(), weight.bfloat16()
+        num_rows = inputs.shape[:-1].numel()
+        rows, matrix = _rounded_rows(inputs.reshape(num_rows, inputs.shape[-1])), weight.bfloat16()
         ctx.save_for_backward(rows, matrix)
         ctx.shape = inputs.shape
-        outputs = (rows @ matrix.T).float()
+        outputs = (rows @ matrix.T)[:num_rows].float()
         if bias is not None:
             outputs += bias
         return outputs.view(*inputs.shape[:-1], weight.shape[0])
@@ -107,9 +110,20 @@ class _ReducedLinear(torch.autograd.Function):
         rows, matrix = ctx.saved_tensors
         need_inputs, need_weight, need_bias = ctx.needs_input_grad
         exact = gradient.reshape(-1, gradient.shape[-1])
-        rounded = exact.bfloat16()
+        rounded = _rounded_rows(exact)
         return (
-            (rounded @ matrix).float().view(ctx.shape) if need_inputs else None,
+            (rounded @ matrix)[: len(exact)].float().view(ctx.shape) if need_inputs else None,
             (rounded.T @ rows).float() if need_weight else None,
             exact.sum(0) if need_bias else None,
         )
+
+
+def _rounded_rows(rows: Tensor) -> Tensor:
+    """[N, I] in bfloat16, and rows of zeros after them up to a multiple of `_ROWS`."""
+    missing = -len(rows) % _ROWS
+    if not missing:
+        return rows.bfloat16()
+    rounded = rows.new_empty(len(rows) + missing, rows.shape[1], dtype=torch.bfloat16)
+    rounded[: len(rows)] = rows
+    rounded[len(rows) :] = 0
+    return rounded
