@@ -114,6 +114,14 @@ class Tokenizer:
         """Like :meth:`encode_target` for many lines, in parallel."""
         return [[BOS_ID, *ids, EOS_ID] for ids in self._target.encode(lines)]
 
+    def source_spans(self, lines: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where each piece of source lines stands, in characters (start, end) of the line, marks left out."""
+        return list(self._source.spans(lines))
+
+    def target_spans(self, lines: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """The same for target lines."""
+        return list(self._target.spans(lines))
+
     def decode_source(self, ids: Iterable[int]) -> str:
         """The line that source ids stand for; padding, begin and end marks are left out."""
         return self._source.decode(ids)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -43,16 +43,23 @@ class Vocabulary:
 
     def encode(self, lines: Sequence[str]) -> Iterator[list[int]]:
         """The ids of each line, without marks."""
+        for encoding in self._encodings(lines, self._model.encode_batch_fast):
+            yield encoding.ids
+
+    def spans(self, lines: Sequence[str]) -> Iterator[list[tuple[int, int]]]:
+        """Where the pieces of each line stand in it: (start, end) in characters; a space before a word may be in it."""
+        for encoding in self._encodings(lines, self._model.encode_batch):
+            yield encoding.offsets
+
+    def _encodings(self, lines: Sequence[str], encode_batch: Callable[..., list[Any]]) -> Iterator[Any]:
         rest = iter(lines)
         while chunk := list(islice(rest, _LINES_AT_ONCE)):
             try:
-                encodings = self._model.encode_batch_fast(chunk, add_special_tokens=False)
+                yield from encode_batch(chunk, add_special_tokens=False)
             except TypeError:
                 # Half of a surrogate pair (JSON can hold one) is no Unicode text.
                 chunk = [line.encode("utf-8", "replace").decode("utf-8") for line in chunk]
-                encodings = self._model.encode_batch_fast(chunk, add_special_tokens=False)
-            for encoding in encodings:
-                yield encoding.ids
+                yield from encode_batch(chunk, add_special_tokens=False)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line that ids stand for; padding, begin and end marks are left out."""
