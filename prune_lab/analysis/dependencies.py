@@ -1,8 +1,8 @@
 """Do heads look along dependencies?
 
-Voita 2019 (arXiv 1905.09418), section 5.2, and Clark 2019 (arXiv 1906.04341), section 5. For a relation and a direction: the share of words whose largest weight, marks left out, is on the related word. The
-baseline looks from each word to the one that stands a fixed number of words away, the best such number for the
-relation, direction and text.
+Voita 2019 (arXiv 1905.09418), section 5.2, and Clark 2019 (arXiv 1906.04341), section 5. For a relation and a
+direction: the share of words whose largest weight, marks left out, is on the related word. The baseline looks from each
+word to the one that stands a fixed number of words away, the best such number for the relation, direction and text.
 
 Shapes: B sentences, H heads of a site, W words, A arcs of a batch, G words that are looked from.
 """
@@ -110,9 +110,7 @@ class Dependencies:
                     num_words=num_words,
                     offset=offset,
                     baseline=number / num_words,
-                    shares={
-                        site: tuple((hits / num_words).tolist()) for site, hits in self._hits[relation].items()
-                    },
+                    shares={site: tuple((hits / num_words).tolist()) for site, hits in self._hits[relation].items()},
                 )
             )
         return found

@@ -45,7 +45,7 @@ class ParsedSentence:
 
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.space_after):
-            raise ValueError(f"{len(self.space_after)} space_after for {len(self.tokens)} tokens; allowed is one for each")
+            raise ValueError(f"{len(self.space_after)} space_after for {len(self.tokens)} tokens; allowed is one each")
         num_words = len(self.token_of)
         for name in ("heads", "relations", "tags"):
             if len(getattr(self, name)) != num_words:

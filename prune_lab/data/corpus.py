@@ -7,9 +7,10 @@ are here, tables (JSONL, parquet, the Hugging Face hub) in ``tables``; ``splits`
 import gzip
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -118,6 +119,16 @@ class TextFiles:
 
     def read(self) -> NumberedPairs:
         return NumberedPairs.whole(read_pairs(self.source, self.target))
+
+    def stream(self) -> Iterator[Pair]:
+        """The pairs one after the other, for text of any length; the errors of `read` come where they are met."""
+        with _existing(self.source).open("rb") as sources, _existing(self.target).open("rb") as targets:
+            lines = stream_lines(sources, str(self.source)), stream_lines(targets, str(self.target))
+            for number, (source, target) in enumerate(zip_longest(*lines), start=1):
+                if source is None or target is None:
+                    short, other = (self.source, self.target) if source is None else (self.target, self.source)
+                    raise ValueError(f"unequal line counts: {short} has {number - 1} lines, {other} has more")
+                yield source, target
 
 
 @dataclass(frozen=True, kw_only=True)

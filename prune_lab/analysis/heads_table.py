@@ -1,0 +1,113 @@
+"""One row for each head: every measure, and its roles."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from prune_lab.analysis.labels import Role, Thresholds, roles_of
+from prune_lab.analysis.measure import Measured
+from prune_lab.analysis.roles import MAX_OFFSET
+from prune_lab.heads import HeadSite
+
+_FIRST = ("confidence", "entropy", "top_1", "top_2", "top_5", "to_begin", "to_end", "to_punctuation", "to_self")
+_FIRST += ("to_previous", "to_next")
+_SHARES = ("best_offset", "best_offset_share", "at_begin", "rarest", "two_rarest", "diagonal")
+_SHARES += ("aligned", "aligned_input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadRow:
+    """What is known of a head.
+
+    Attributes:
+        site: of the head.
+        head: its number in the unpruned model.
+        measures: by name; None where it could not be measured.
+        relations: share of words found, by relation and direction (`nsubj to head`); of encoder heads.
+        roles: see `roles_of`.
+    """
+
+    site: str
+    head: int
+    measures: Mapping[str, float | None]
+    relations: Mapping[str, float] = field(default_factory=dict)
+    roles: Sequence[Role] = ()
+
+    @property
+    def name(self) -> str:
+        """Site and number."""
+        return f"{self.site}.{self.head}"
+
+
+def head_rows(
+    measured: Measured, limits: Thresholds, more: Mapping[str, Mapping[int, Mapping[str, float | None]]] | None = None
+) -> list[HeadRow]:
+    """The rows of all live heads, in the order of the sites.
+
+    Args:
+        measured: what the heads do on a text.
+        limits: from when on a head has a role.
+        more: measures that need no text, or were made elsewhere: site -> head -> measure -> number.
+    """
+    rows = []
+    for site, numbers in measured.numbers.items():
+        found = measured.measures.get(site, {})
+        for place, number in enumerate(numbers):
+            own = {name: values[place] for name, values in found.items()}
+            shares = [(score, score.shares[site][place]) for score in measured.relations if site in score.shares]
+            rows.append(
+                HeadRow(
+                    site=site,
+                    head=number,
+                    measures=own | _best_offset(own) | dict((more or {}).get(site, {}).get(number, {})),
+                    relations={str(score.relation): share for score, share in shares},
+                    roles=roles_of(site, own, shares, limits),
+                )
+            )
+    return rows
+
+
+def _best_offset(measures: Mapping[str, float | None]) -> dict[str, float | None]:
+    """The offset at which most of the largest weights are, and their share; the nearest of equals."""
+    at = {offset: measures.get(f"offset_{offset}") for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)}
+    if all(share is None for share in at.values()):
+        return {}
+    best = max(at, key=lambda offset: (at[offset] or 0, -abs(offset), -offset))
+    return {"best_offset": best, "best_offset_share": at[best]}
+
+
+def measure_names(rows: Iterable[HeadRow]) -> list[str]:
+    """The measures that any row has, in the order of the table."""
+    there = {name: None for row in rows for name in row.measures}
+    offsets = [f"offset_{offset}" for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)]
+    known = [name for name in (*_FIRST, *_SHARES) if name in there]
+    others = [name for name in there if name not in known and name not in offsets]
+    return [*known, *others, *(name for name in offsets if name in there)]
+
+
+def csv_text(rows: Sequence[HeadRow]) -> str:
+    """The table of all heads and measures; relations come last, a column for each with its direction."""
+    names = measure_names(rows)
+    relations = list({name: None for row in rows for name in row.relations})
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, lineterminator="\n")
+    columns = ["site", "kind", "layer", "head", "roles", "role_values"]
+    writer.writerow([*columns, *names, *(name.replace(" ", "_") for name in relations)])
+    for row in rows:
+        site = HeadSite.parse(row.site)
+        values = [row.measures.get(name) for name in names] + [row.relations.get(name) for name in relations]
+        writer.writerow(
+            [
+                row.site,
+                site.kind,
+                site.layer,
+                row.head,
+                "; ".join(role.name for role in row.roles),
+                "; ".join(f"{role.value:.4f}" for role in row.roles),
+                *("" if value is None else f"{value:.6g}" for value in values),
+            ]
+        )
+    return stream.getvalue()
