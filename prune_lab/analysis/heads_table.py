@@ -12,10 +12,13 @@ from prune_lab.analysis.measure import Measured
 from prune_lab.analysis.roles import MAX_OFFSET
 from prune_lab.heads import HeadSite
 
-_FIRST = ("confidence", "entropy", "top_1", "top_2", "top_5", "to_begin", "to_end", "to_punctuation", "to_self")
-_FIRST += ("to_previous", "to_next")
-_SHARES = ("best_offset", "best_offset_share", "at_begin", "rarest", "two_rarest", "diagonal")
-_SHARES += ("aligned", "aligned_input")
+# fmt: off
+_ORDER = (
+    "confidence", "entropy", "top_1", "top_2", "top_5", "to_begin", "to_end", "to_punctuation", "to_self",
+    "to_previous", "to_next", "best_offset", "best_offset_share", "at_begin", "rarest", "two_rarest", "diagonal",
+    "aligned", "aligned_input",
+)
+# fmt: on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ def measure_names(rows: Iterable[HeadRow]) -> list[str]:
     """The measures that any row has, in the order of the table."""
     there = {name: None for row in rows for name in row.measures}
     offsets = [f"offset_{offset}" for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)]
-    known = [name for name in (*_FIRST, *_SHARES) if name in there]
+    known = [name for name in _ORDER if name in there]
     others = [name for name in there if name not in known and name not in offsets]
     return [*known, *others, *(name for name in offsets if name in there)]
 

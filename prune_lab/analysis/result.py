@@ -83,7 +83,7 @@ class Analysis:
         }
 
     def save(self, directory: str | Path) -> list[Path]:
-        """Writes the three files, each in one step, and gives their paths; `relations.csv` only where there are trees."""
+        """Writes the files, each in one step, and gives their paths; `relations.csv` only where there are trees."""
         directory = Path(directory)
         texts = {FILE_NAME: json_text(self.to_dict()), "heads.csv": csv_text(self.rows)}
         if self.measured.relations:
