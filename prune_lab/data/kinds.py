@@ -1,12 +1,17 @@
 """The kinds of data a configuration can name, and how each becomes a source of sentence pairs for every split."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from prune_lab.data.corpus import NumberedPairs, Pair, PairSource, Part, TextFiles
+from prune_lab.data.corpus import NumberedPairs, PairSource, Part, TextFiles
 from prune_lab.data.tables import HubDataset, JsonLines, ParquetFile
+
+if TYPE_CHECKING:
+    from prune_lab.data.synthetic import SyntheticPair
 
 SPLITS = ("train", "validation", "test")
 _COLUMN_KEYS = ("source_column", "target_column")
@@ -48,14 +53,17 @@ class SyntheticPairs:
         self._draw(1)
 
     def read(self) -> NumberedPairs:
-        return NumberedPairs.whole(self._draw(self.num_pairs))
+        return NumberedPairs.whole([(pair.source, pair.target) for pair in self.drawn()])
 
-    def _draw(self, num_pairs: int) -> list[Pair]:
+    def drawn(self) -> list[SyntheticPair]:
+        """The pairs with their trees and word alignments."""
+        return self._draw(self.num_pairs)
+
+    def _draw(self, num_pairs: int) -> list[SyntheticPair]:
         from prune_lab.data.synthetic import GrammarOptions, generate
 
         options = GrammarOptions.from_dict(self.options)
-        drawn = generate(num_pairs=num_pairs, seed=self.seed, split=self.split, options=options)
-        return [(pair.source, pair.target) for pair in drawn]
+        return generate(num_pairs=num_pairs, seed=self.seed, split=self.split, options=options)
 
 
 def check_keys(config: Mapping[str, Any], where: str, allowed: tuple[str, ...]) -> None:

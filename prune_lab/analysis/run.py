@@ -1,0 +1,114 @@
+"""An analysis as a whole: a model and a text in, a page and its files out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from prune_lab.analysis.heads_table import head_rows
+from prune_lab.analysis.labels import Thresholds
+from prune_lab.analysis.measure import Measured, TextCounts, measure_heads
+from prune_lab.analysis.page import write_analysis
+from prune_lab.analysis.result import Analysis
+from prune_lab.analysis.sources import AnalysisText
+from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
+from prune_lab.evaluation.environment import versions
+from prune_lab.evaluation.generate import translate_lines
+from prune_lab.model.storage import weights_hash
+from prune_lab.model.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisSettings:
+    """How heads are measured.
+
+    Attributes:
+        thresholds: from when on a head has a role.
+        max_positions: longer sentences are left out.
+        subtypes: tell subtypes of relations apart.
+        offsets: the least and the largest fixed offset of the baseline; None for all.
+        decoding: how sentences without a target are translated.
+    """
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    max_positions: int = 256
+    subtypes: bool = False
+    offsets: tuple[int, int] | None = None
+    decoding: DecodingOptions = DEFAULT_DECODING
+
+
+def analyse(
+    model: Transformer,
+    text: AnalysisText,
+    settings: AnalysisSettings,
+    directory: str | Path,
+    *,
+    about: Mapping[str, Any] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Measures the heads of a model and writes `analysis.html` with its files.
+
+    Args:
+        model: with its tokenizer.
+        text: read twice: once to count pieces, once to measure.
+        settings: see there.
+        directory: of the files.
+        about: what is known of the model, for the page.
+        title: of the page.
+
+    Returns:
+        the path of the page.
+
+    Raises:
+        ValueError: no sentence that could be measured, or a text that is wrong (see its reader).
+    """
+    analysis = find(model, text, settings, about=about)
+    return write_analysis(analysis, directory, title=title)
+
+
+def find(
+    model: Transformer, text: AnalysisText, settings: AnalysisSettings, *, about: Mapping[str, Any] | None = None
+) -> Analysis:
+    """The same, without writing anything."""
+    tokenizer = model.tokenizer
+    if tokenizer is None:
+        raise ValueError("model: has no tokenizer; allowed is a model loaded from an export")
+    counts = TextCounts.of(tokenizer, text.read())
+    measured = _measure(model, text.read(), counts, settings)
+    heads = model.heads()
+    return Analysis(
+        rows=head_rows(measured, settings.thresholds),
+        measured=measured,
+        original_heads=model.original_heads(),
+        limits=settings.thresholds,
+        model={
+            **(about or {}),
+            "weights_hash": weights_hash(model),
+            "remaining_heads": sum(map(len, heads.values())),
+            "total_heads": sum(model.original_heads().values()),
+        },
+        text=text.about,
+        versions=versions(),
+    )
+
+
+def _measure(model: Transformer, sentences: Iterator[Any], counts: TextCounts, settings: AnalysisSettings) -> Measured:
+    def translate(lines: Sequence[str]) -> Sequence[str]:
+        return translate_lines(model, lines, settings.decoding).lines
+
+    # None: no bar where nobody looks (output into a file).
+    with tqdm(total=counts.num_sentences, desc="heads", unit=" sentences", disable=None) as bar:
+        return measure_heads(
+            model,
+            sentences,
+            counts,
+            translate=translate,
+            max_positions=settings.max_positions,
+            subtypes=settings.subtypes,
+            offsets=settings.offsets,
+            progress=bar.update,
+        )

@@ -1,0 +1,101 @@
+"""prune-lab-analyse: what the heads of a model do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from prune_lab.commands import origin
+from prune_lab.commands.entry import command
+from prune_lab.commands.languages import check_languages
+from prune_lab.commands.settings import decoding_options, model_source, whole_number
+from prune_lab.data.kinds import SPLITS
+from prune_lab.data.splits import load_splits
+
+_CONLLU = ("source", "target", "tokenized", "lowercase")
+
+
+def check(config: dict[str, Any]) -> None:
+    """Files and settings, before torch is imported."""
+    from prune_lab.analysis.labels import Thresholds
+
+    model_source(config["export"])
+    decoding_options(config["decoding"])
+    Thresholds.from_config(config["thresholds"])
+    check_offsets(config["relations"])
+    whole_number(config["max_positions"], "max_positions", at_least=2)
+    if config["max_sentences"] is not None:
+        whole_number(config["max_sentences"], "max_sentences")
+    for key, path in (("links", config["links"]), *((f"conllu.{key}", config["conllu"][key]) for key in _CONLLU[:2])):
+        if path is not None and not (isinstance(path, str) and Path(path).is_file()):
+            raise FileNotFoundError(f"{key}={path}: no such file")
+    if config["conllu"]["source"] is not None:
+        check_conllu(config)
+        return
+    if config["conllu"]["target"] is not None:
+        raise ValueError("conllu.target: set without conllu.source; allowed are both, or the source alone")
+    split = config["split"]
+    if split not in SPLITS:
+        raise ValueError(f"split: {split!r}; allowed are {', '.join(SPLITS)}")
+    splits = load_splits(config["data"], check=(split,))
+    if split not in splits.available:
+        raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
+    check_languages(config["export"], "export", config["data"], splits)
+
+
+def check_conllu(config: dict[str, Any]) -> None:
+    """ValueError for settings that do not go with CoNLL-U files."""
+    for key in _CONLLU[2:]:
+        if not isinstance(config["conllu"][key], bool):
+            raise ValueError(f"conllu.{key}: {config['conllu'][key]!r}; allowed are true and false")
+    if config["links"] is not None and config["conllu"]["target"] is None:
+        raise ValueError("links: set without conllu.target, whose words they name; set it, or links=null")
+
+
+def check_offsets(relations: dict[str, Any]) -> tuple[int, int] | None:
+    """`relations.offsets` as a pair of numbers, or None; ValueError for anything else."""
+    if not isinstance(relations["subtypes"], bool):
+        raise ValueError(f"relations.subtypes: {relations['subtypes']!r}; allowed are true and false")
+    offsets = relations["offsets"]
+    if offsets is None:
+        return None
+    whole = isinstance(offsets, list) and all(isinstance(each, int) and not isinstance(each, bool) for each in offsets)
+    if not whole or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise ValueError(f"relations.offsets: {offsets!r}; allowed are null and [LEAST,LARGEST], as [-3,2]")
+    return offsets[0], offsets[1]
+
+
+def run(config: dict[str, Any], directory: Path) -> None:
+    """Reads the text, measures the heads, and writes the page and its files."""
+    from prune_lab.allocator import keep_freed_memory
+    from prune_lab.analysis.labels import Thresholds
+    from prune_lab.analysis.run import AnalysisSettings, analyse
+    from prune_lab.analysis.sources import conllu_text, split_text
+    from prune_lab.evaluation.device import choose_device
+
+    keep_freed_memory()
+    model, known = origin.load(config["export"], "export")
+    conllu = config["conllu"]
+    if conllu["source"] is not None:
+        text = conllu_text(**conllu, links=config["links"], max_sentences=config["max_sentences"])
+    else:
+        splits = load_splits(config["data"], check=())
+        text = split_text(splits, config["split"], links=config["links"], max_sentences=config["max_sentences"])
+    page = analyse(
+        model.to(choose_device(config["device"])),
+        text,
+        AnalysisSettings(
+            thresholds=Thresholds.from_config(config["thresholds"]),
+            max_positions=config["max_positions"],
+            subtypes=config["relations"]["subtypes"],
+            offsets=check_offsets(config["relations"]),
+            decoding=decoding_options(config["decoding"]),
+        ),
+        directory,
+        about={"export": known.source, "method": known.method, "base_hash": known.base_hash},
+        title=config["title"],
+    )
+    print(f"analysis: {page}")
+
+
+main = command("analyse", run, check=check, goes_on=False)
