@@ -2,11 +2,13 @@
 Voita 2019, arXiv 1905.09418, section 4).
 
 The relevance of an activation a for a logit z is a dz/da in a linearised pass (Ali 2022, arXiv 2202.07304): attention
-weights, routers' factors, deviations of layer norms and slopes of activations are constants, and so are the gates. This
-is the propagation rule R_i = sum_j x_i w_ij / y_j R_j with y_j = sum_i x_i w_ij + b_j at all linear maps and sums, at
-once for all of them and without a division, so that no stabiliser is needed (LRP-0, the limit of the epsilon rule). A
-bias takes the share b_j / y_j of what comes to its neuron, and keeps it: the relevances of all that is read at some
-depth, and those of the biases after it, sum up to the logit. `prune_lab.analysis.relevance` draws up that account.
+weights, routers' factors, deviations of layer norms, slopes of activations and gates are constants. That is the rule
+R_i = sum_j x_i w_ij / y_j R_j, with y_j = sum_i x_i w_ij + b_j, at all linear maps and sums at once: LRP-0, the limit
+of the epsilon rule (Bach 2015), but without a division, so that nothing has to be stabilised.
+
+A bias is one more input: it takes the share b_j / y_j of what comes to its neuron, and keeps it. (Ding's rule has no
+biases in its sums, and so hands their share on.) The relevance of all that is read at some depth, and what the biases
+after it keep, sum up to the logit; `prune_lab.analysis.relevance_cuts` draws up that account.
 
 The relevance of a head is the sum of those of its outputs before W_O, over its channels and the positions of the query
 side; with a gate xi of 1 on it, that is dz/dxi.

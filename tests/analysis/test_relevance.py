@@ -75,34 +75,22 @@ def test_all_steps_are_conserved_in_every_variant(small_model, batch, name, norm
             assert cuts[site].heads == pytest.approx(expected, abs=1e-4 * abs(cuts[site].logits)), options
 
 
-def test_what_biases_keep_is_what_goes_when_all_else_is_told(small_model, batch):
-    """Biases alone make a difference between models that are linear: the logits without them are what remains."""
+def test_what_biases_keep_is_what_they_add_to_the_logit(small_model, batch):
+    """After the last heads, where no ReLU is active: biases of output and feed-forward, normed, and the last norm's."""
     model = small_model(norm="pre", activation="relu").double()
+    layer, norm = model.decoder.layers[1], model.decoder.norm
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if "query" in name or "key" in name:
-                parameter.zero_()
-            elif name.endswith("inner.bias"):
-                parameter.fill_(-1e4)  # no ReLU is active: only the outer bias is added
-    factors = one_step(batch, 2, 4)
-    cuts = assert_conserved(model, batch, factors)
-    last = cuts["decoder.1.cross"].biases
-    # After the last heads: the output bias, the outer bias of the feed-forward and that of the last norm.
-    layer = model.decoder.layers[1]
-    with torch.no_grad():
+        layer.feed_forward.inner.bias.fill_(-1e4)
+        seen = []
+        handle = norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][2, 4]))
         hidden = model.hidden(batch.source_ids, batch.target_ids[:, :-1])[2, 4]
+        handle.remove()
         row = model.output_weight[model.project(hidden).argmax()]
-        stream = (hidden - model.decoder.norm.bias) / model.decoder.norm.weight  # centred and scaled
         added = layer.cross_attention.attention.output.bias + layer.feed_forward.outer.bias
-    seen = []
-    handle = model.decoder.norm.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0][2, 4]))
-    with torch.no_grad():
-        model.hidden(batch.source_ids, batch.target_ids[:, :-1])
-    handle.remove()
-    deviation = (seen[0].var(unbiased=False) + 1e-5).sqrt()
-    torch.testing.assert_close((seen[0] - seen[0].mean()) / deviation, stream)
-    kept = (added - added.mean()) / deviation * model.decoder.norm.weight + model.decoder.norm.bias
-    assert last == pytest.approx(float((kept @ row).detach()), rel=1e-10)
+        deviation = (seen[0].var(unbiased=False) + norm.eps).sqrt()
+        expected = ((added - added.mean()) / deviation * norm.weight + norm.bias) @ row
+    cuts = assert_conserved(model, batch, one_step(batch, 2, 4))
+    assert cuts["decoder.1.cross"].biases == pytest.approx(float(expected), rel=1e-10)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -151,13 +139,13 @@ def test_means_are_over_steps_and_live_heads(small_model, batch, sources, target
         rows = torch.cat([found.heads[site][found.is_step] for found in relevances])
         assert rows.shape == (27, len(by_head))
         size = rows.abs().sum(1, keepdim=True)
-        tables = {"shares": rows.abs() / size, "signed_shares": rows / size, "logits": rows}
-        for name, expected in tables.items():
-            found = getattr(means, name)[site]
-            assert list(found) == numbers
+        assert list(means.heads[site]) == numbers
+        columns = {"relevance": rows.abs() / size, "signed_relevance": rows / size, "relevance_in_logits": rows}
+        for measure, expected in columns.items():
             wanted = [float(expected[:, by_head.index(number)].mean()) for number in numbers]
-            assert list(found.values()) == pytest.approx(wanted, abs=1e-9)
-        assert sum(means.shares[site].values()) == pytest.approx(1)
-    assert json.loads(json.dumps(means.to_dict()))["shares"]["encoder.0.self"].keys() == {"0", "1", "3"}
+            found = [of_head[measure] for of_head in means.heads[site].values()]
+            assert found == pytest.approx(wanted, abs=1e-9), (site, measure)
+        assert sum(of_head["relevance"] for of_head in means.heads[site].values()) == pytest.approx(1)
+    assert json.loads(json.dumps(means.to_dict()))["heads"]["encoder.0.self"].keys() == {"0", "1", "3"}
     with pytest.raises(ValueError, match="batches: no sentences; relevance is measured on at least one"):
         mean_relevance(model, [])
