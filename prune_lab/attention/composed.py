@@ -16,6 +16,7 @@ from torch.nn import functional
 from prune_lab.attention.contract import AttentionSizes, HeadRoles
 from prune_lab.attention.core import attention_weights, note_memory
 from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.linearised import constant
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
 from prune_lab.attention.projected import ProjectedAttention, split_heads
@@ -93,7 +94,8 @@ class ComposedAttention(ProjectedAttention):
         mixed = compose(functional.dropout(weights, self.dropout_now, self.training and self.dropout_now > 0), after)
         if mixed.shape[1] > self.num_heads:
             mixed = mixed[:, list(self.numbers)]
-        return mixed @ values, weights[:, list(self.numbers)] if need_weights else None
+        # Mixers are made of the inputs as well.
+        return constant(mixed) @ values, weights[:, list(self.numbers)] if need_weights else None
 
     @torch.no_grad()
     def keep_heads(self, kept: Sequence[int]) -> None:

@@ -136,7 +136,7 @@ class Attention(nn.Module, ABC):
         need_weights: bool = False,
         live: Tensor | None = None,
     ) -> AttentionOutput:
-        """Attend.
+        """Attend. In a linearised pass, weights and all other factors that depend on the inputs are `constant`.
 
         Args:
             query: the query side [B, T, D].

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from prune_lab.attention.linearised import constant, is_linearised
 from prune_lab.attention.masks import AttentionMask, without_keys
 from prune_lab.attention.short import attend_short, is_short
 
@@ -40,13 +41,14 @@ def attend(
         mask: where attention is allowed.
         scale: factor on the scores, 1/sqrt(K) of the unpruned model.
         dropout: probability with which an attention weight is dropped (pass 0 in evaluation).
-        need_weights: use the explicit path and return the weights.
+        need_weights: use the explicit path, as linearised passes do, and return the weights.
 
     Returns:
         the attended values [B, H, T, V], and the weights before dropout [B, H, T, S] or None.
     """
-    if need_weights:
-        return attend_by_scores(query @ key.transpose(-2, -1) * scale, value, mask, dropout=dropout)
+    if need_weights or is_linearised():
+        output, weights = attend_by_scores(query @ key.transpose(-2, -1) * scale, value, mask, dropout=dropout)
+        return output, weights if need_weights else None
     if dropout == 0 and is_short(query, key):
         return attend_short(query, key, value, mask, scale), None
     if mask.causal and mask.allowed is not None:
@@ -110,7 +112,11 @@ def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int) -> N
 
 
 def attention_weights(scores: Tensor, mask: AttentionMask) -> Tensor:
-    """softmax of scores [B, H, T, S] over the keys that are allowed; zeros for a query that may attend to nothing."""
+    """softmax of scores [B, H, T, S] over the keys that are allowed; zeros for a query that may attend to nothing.
+
+    They are constant in a linearised pass.
+    """
+    scores = constant(scores)
     allowed = mask.dense(scores.shape[-2], scores.shape[-1], scores.device)
     if allowed is None:
         return torch.softmax(scores, dim=-1)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.linearised import constant
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import (
     MultiHeadAttention,
@@ -121,7 +122,9 @@ class MixtureOfHeadAttention(ProjectedAttention):
     def factors(self, query: Tensor, mask: AttentionMask, gates: Tensor | None, live: Tensor | None) -> Factors:
         """See `ProjectedAttention.factors`."""
         routing = self.route(query, live)
-        factors = routing.gates if gates is None else routing.gates * (gates if gates.dim() == 3 else gates[..., None])
+        factors = constant(routing.gates)
+        if gates is not None:
+            factors = factors * (gates if gates.dim() == 3 else gates[..., None])
         if not self.training or not routing.chosen.shape[-1]:
             return Factors(factors)
         return Factors(factors, *self._balance(routing, mask.queries))

@@ -16,6 +16,7 @@ from prune_lab.attention.site import AttentionSite
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.feed_forward import FeedForward
 from prune_lab.model.layer import build_feed_forward, build_site
+from prune_lab.model.norm import LayerNorm
 from prune_lab.model.observation import Observation
 from prune_lab.model.sublayer import Residual
 
@@ -65,7 +66,7 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(config, layer) for layer in range(config.decoder_layers))
-        self.norm = nn.LayerNorm(config.d_model, bias=config.norm_bias) if config.norm == "pre" else nn.Identity()
+        self.norm = LayerNorm(config) if config.norm == "pre" else nn.Identity()
 
     def forward(
         self,

@@ -5,9 +5,11 @@ Shapes: B batch, T positions, D model width, F inner width.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from prune_lab.attention.linearised import constant, is_linearised
 from prune_lab.attention.products import Linear
 from prune_lab.model.dropout import Dropout
 
@@ -15,7 +17,8 @@ from prune_lab.model.dropout import Dropout
 class FeedForward(nn.Module):
     """relu(x W_1 + b_1) W_2 + b_2 (Vaswani 2017, eq. 2), the same with GELU, or (silu(x W_1) * x W_3) W_2.
 
-    The last is SwiGLU (Shazeer 2020, arXiv 2002.05202, eq. 6).
+    The last is SwiGLU (Shazeer 2020, arXiv 2002.05202, eq. 6). In a linearised pass its silu is a constant factor, and
+    GELU multiplies by a constant; ReLU is linear where its inputs are positive.
 
     Args:
         d_model: D.
@@ -42,7 +45,16 @@ class FeedForward(nn.Module):
         """[B, T, D] -> [B, T, D]."""
         inner = self.inner(inputs)
         if self.gate is not None:
-            inner = functional.silu(inner) * self.gate(inputs)
+            inner = constant(functional.silu(inner)) * self.gate(inputs)
+        elif self.activation == "relu":
+            inner = functional.relu(inner)
+        elif is_linearised():
+            inner = inner * constant(_gelu_slope(inner))
         else:
-            inner = functional.relu(inner) if self.activation == "relu" else functional.gelu(inner)
+            inner = functional.gelu(inner)
         return self.outer(self.dropout(inner))
+
+
+def _gelu_slope(inner: Tensor) -> Tensor:
+    """gelu(x) / x, the normal distribution function, in the shape and type of x."""
+    return torch.special.ndtr(inner.to(torch.promote_types(inner.dtype, torch.float32))).to(inner.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from prune_lab.attention.site import AttentionSite
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.dropout import Dropout
+from prune_lab.model.norm import LayerNorm
 
 
 class Residual(nn.Module):
@@ -24,7 +25,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.pre = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.d_model, bias=config.norm_bias)
+        self.norm = LayerNorm(config)
         self.dropout = Dropout(config.dropout)
 
     def enter(self, inputs: Tensor, is_read: bool = True) -> Tensor:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.linearised import linearised
 from prune_lab.attention.masks import AttentionMask, padding_mask
 from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
 from prune_lab.evaluation.flops import count_products
@@ -148,6 +149,29 @@ def test_gates_of_one_change_nothing(block, kind):
     for shape in ((H,), (B, H), (B, H, T)):
         gated = block(query, memory, mask, gates=torch.ones(shape, dtype=torch.float64)).output
         torch.testing.assert_close(gated, block(query, memory, mask).output, rtol=0, atol=1e-12)
+
+
+def test_a_linearised_pass_is_linear_in_what_heads_read(block, kind):
+    """The same output, which inputs and biases times their gradients sum up to, and heads with the output bias too."""
+    query, memory, mask = inputs(kind)
+    gates = torch.rand(B, H, T, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+    with linearised():
+        output = block(query, memory, mask, gates=gates).output
+    torch.testing.assert_close(output, block(query, memory, mask, gates=gates).output, rtol=0, atol=1e-12)
+    biases = [block.value.bias, block.output.bias]
+    tensors = [gates, memory, *biases]
+    of_gates, of_memory, *of_biases = (
+        (tensor * slope).sum() for tensor, slope in zip(tensors, gradients(output, *tensors), strict=True)
+    )
+    expected = weigh(output)
+    torch.testing.assert_close(of_memory + sum(of_biases), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(of_gates + of_biases[1], expected, rtol=0, atol=1e-10)
+    # Nothing comes by way of the attention weights, nor of what else depends on the inputs.
+    trained_by = [block.query.weight, block.key.weight, *([] if query is memory else [query])]
+    slopes = torch.autograd.grad(expected, trained_by, allow_unused=True)
+    assert all(slope is None or (slope == 0).all() for slope in slopes)
+    plain = torch.autograd.grad(weigh(block(query, memory, mask, gates=gates).output), trained_by)
+    assert all((slope != 0).any() for slope in plain)
 
 
 def test_a_masked_head_equals_a_removed_one(example, kind):

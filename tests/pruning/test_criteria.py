@@ -79,6 +79,20 @@ def test_a9_every_criterion_runs_on_a_model_without_any_head(name):
     assert score_heads(model, [collate(examples())], cheap(name)).to_dict() == {site: {} for site in model.sites()}
 
 
+@pytest.mark.parametrize("left", [{}, {"decoder.1.self": [1, 2]}], ids=["nothing", "decoder"])
+@pytest.mark.parametrize("name", [name for name in criteria() if name not in ("magnitude", "random", "gate")])
+def test_heads_of_an_encoder_that_no_head_reads_score_nothing(name, left):
+    """But for their confidence, which looks at no output."""
+    model = gated_model("fraction")
+    gone = HeadMask.keeping({site: left.get(site, []) for site in model.sites() if site.startswith("decoder")}, model)
+    model = prune_heads(model, gone)
+    scores = score_heads(model, [collate(examples((3, 7)))], cheap(name))
+    assert {site: list(heads) for site, heads in scores.values.items()} == model.heads()
+    for site in ("encoder.0.self", "encoder.1.self"):
+        assert all(score == 0 for score in scores.values[site].values()) or name == "confidence"
+    assert all(score != 0 for score in scores.values["decoder.1.self"].values())
+
+
 @pytest.mark.parametrize("name", criteria())
 def test_every_criterion_leaves_the_model_and_the_random_state_as_they_were(name):
     model = gated_model().train()

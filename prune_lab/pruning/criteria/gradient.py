@@ -119,7 +119,11 @@ def loss_derivatives(model: Transformer, batch: Batch, *, by_position: bool = Fa
             gates[name] = torch.ones(shape, dtype=weight.dtype, device=weight.device, requires_grad=True)
     if not gates:
         return {}
-    derivatives = torch.autograd.grad(summed_loss(model, batch, gates), list(gates.values()))
+    loss = summed_loss(model, batch, gates)
+    if not loss.requires_grad:
+        return {name: torch.zeros_like(gate) for name, gate in gates.items()}
+    # Zeros where nothing of a site reaches the loss, as in an encoder that no head reads.
+    derivatives = torch.autograd.grad(loss, list(gates.values()), materialize_grads=True)
     return dict(zip(gates, derivatives, strict=True))
 
 
