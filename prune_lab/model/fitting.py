@@ -34,9 +34,18 @@ def outline(config: ModelConfig) -> dict[str, Tensor]:
     if is_sinusoidal:
         # Its table is computed, and not stored; the others need no arithmetic.
         config = dataclasses.replace(config, positions="learned", max_positions=1)
-    with torch.device("meta"), _WithoutNumbers():
-        tensors = Transformer(config).state_dict()
+    tensors = hollow_model(config).state_dict()
     return {name: tensor for name, tensor in tensors.items() if not (is_sinusoidal and name.endswith(_TABLE))}
+
+
+def hollow_model(config: ModelConfig) -> Transformer:
+    """A model with shapes and without numbers, which costs can be told from; it takes no memory and computes nothing.
+
+    Raises:
+        ValueError: options that the attention or the gates do not know.
+    """
+    with torch.device("meta"), _WithoutNumbers():
+        return Transformer(config)
 
 
 class _WithoutNumbers(TorchFunctionMode):
