@@ -8,7 +8,7 @@ operations are left out, as is what operations cost to start.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from prune_lab.analysis.operations import OperationCost
@@ -48,8 +48,9 @@ class Device:
         return min(self.peak, intensity * self.bandwidth)
 
 
-# Dense products of 16-bit numbers (bfloat16 or float16) on tensor cores, and memory bandwidth, from NVIDIA's data sheets
-# "A100 80GB" (SXM), "H100" (SXM) and "H200" (SXM); those of the last two print the peak with sparsity, twice as much.
+# Dense products of 16-bit numbers (bfloat16 or float16) on tensor cores, and memory bandwidth, from NVIDIA's data
+# sheets of the A100 80GB, the H100 and the H200, columns SXM; those of the last two print the peak with sparsity, which
+# is twice as much.
 DEVICES = {
     device.name: device
     for device in (
@@ -77,8 +78,12 @@ class Bound:
     by: str
 
 
-def bound_on(device: Device, cost: OperationCost) -> Bound:
-    """What bounds one operation; what computes nothing takes the time of its bytes."""
+def roofline(costs: Iterable[OperationCost], device: Device) -> list[Bound]:
+    """What bounds each of several operations; the sum of their seconds is what they take at least, one by one."""
+    return [_bound(cost, device) for cost in costs]
+
+
+def _bound(cost: OperationCost, device: Device) -> Bound:
     computing, moving = cost.flops / device.peak, cost.bytes / device.bandwidth
     return Bound(
         cost=cost,
@@ -88,11 +93,6 @@ def bound_on(device: Device, cost: OperationCost) -> Bound:
     )
 
 
-def roofline(costs: Iterable[OperationCost], device: Device) -> list[Bound]:
-    """What bounds each of several operations."""
-    return [bound_on(device, cost) for cost in costs]
-
-
-def least_seconds(costs: Sequence[OperationCost], device: Device) -> float:
-    """Seconds that operations take at least, one after the other; of a whole step for its operations."""
+def least_seconds(costs: Iterable[OperationCost], device: Device) -> float:
+    """Seconds that operations take at least, one after the other: of a whole step for its operations."""
     return sum(bound.seconds for bound in roofline(costs, device))
