@@ -84,12 +84,9 @@ def test_flops_of_models_with_other_settings(small_model: Build, variant: dict, 
             assert flops_of(costs, "prefill", "step") == counted
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_flops_of_decoding_and_its_caches_are_those_that_are_counted(
-    model: Transformer, sources: Ids, beam: int
-) -> None:
-    """From the first step on, which also makes the keys and values of the source."""
-    batch, source, num_steps = 2, 18, 3
+def test_flops_of_decoding_and_its_caches_are_those_that_are_counted(model: Transformer, sources: Ids) -> None:
+    """With three hypotheses, from the first step on, which has one and also makes the entries of the source."""
+    batch, beam, source, num_steps = 2, 3, 18, 3
     ids = sources([source - 1] * batch)
     with torch.inference_mode():
         state = CachedState(model, ids)
