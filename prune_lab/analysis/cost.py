@@ -1,10 +1,11 @@
-"""What the attention of a model costs, by the formulas of its blocks.
+"""What the attention of a model costs, by the formulas of its blocks, and where its parameters are.
 
 Shapes: S source positions, T target positions.
 """
 
 from __future__ import annotations
 
+from prune_lab.analysis.operations import GROUPS, Workload, operations
 from prune_lab.heads import HeadSite
 from prune_lab.model.transformer import Transformer
 from prune_lab.plain_values import is_whole
@@ -53,3 +54,14 @@ def attention_cost(model: Transformer, source_length: int, target_length: int) -
         total["step_flops"] += step.flops
         total["active_step_flops"] += step.active_flops
     return total
+
+
+def parameters_by_group(model: Transformer) -> dict[str, int]:
+    """Parameters of each group of operations, and `other`: norms, gates, and embeddings that are no projection.
+
+    They sum to all parameters of the model.
+    """
+    costs = [each for each in operations(model, Workload(bytes_per_number=1)) if each.phase != "step"]
+    found = {group: sum(each.weight_bytes for each in costs if each.group == group) for group in GROUPS}
+    found["other"] = sum(parameter.numel() for parameter in model.parameters()) - sum(found.values())
+    return found

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.contract import AttentionSizes, ScoreMatrices
 from prune_lab.attention.core import attend, attend_by_scores
-from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.cost import NOTHING, AttentionCost, PartCost, linear_cost
 from prune_lab.attention.factorisation import factorise_scores
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
@@ -153,16 +153,31 @@ class CollaborativeAttention(ProjectedAttention):
         keep_heads(self, kept)
 
     def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
-        """See `Attention.cost`."""
+        """See `Attention.cost`; the mixing is no product, its weights count for those of attention."""
         whole = super().cost(num_queries, num_keys, num_new_keys)
-        if self.content is None or not self.numbers:
+        if not self.numbers:
             return whole
-        num_new_keys = num_keys if num_new_keys is None else num_new_keys
-        flops = whole.flops + num_new_keys * 2 * self.content.numel()
-        if not self._scores_are_smaller(num_queries):
-            flops += 2 * num_queries * num_keys * self.num_heads  # the content bias as one channel more
-        elements = whole.cache_elements + num_keys * self.num_heads
-        return whole._replace(flops=flops, active_flops=flops, cache_elements=elements)
+        projections, products = NOTHING, PartCost(weights=self.mixing.numel())
+        num_scores = num_queries * num_keys * self.num_heads
+        if self._scores_are_smaller(num_queries):
+            products += PartCost(read=num_scores, written=num_scores)
+        elif self.content is not None:
+            # The content bias as one channel more.
+            products += PartCost(flops=2 * num_scores, read=num_queries * self.num_heads)
+        if self.content is not None:
+            num_new_keys = num_keys if num_new_keys is None else num_new_keys
+            projections = linear_cost(num_new_keys, self.content).as_entries()
+        return whole.plus(projections=projections, products=products)
+
+    def num_entry_elements(self) -> int:
+        """See `ProjectedAttention.num_entry_elements`: channels of keys are everybody's."""
+        return super().num_entry_elements() + (0 if self.content is None else self.num_heads)
+
+    def score_matrices(self) -> ScoreMatrices:
+        """See `Attention.score_matrices`: A_h is W_Q with its channels multiplied by m_h, B is everybody's W_K."""
+        found = super().score_matrices()
+        left_out = ("biases",) if self.content is not None and self.numbers else ()
+        return found._replace(key=found.key.expand(self.num_heads, -1, -1), left_out=left_out)
 
     @classmethod
     def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from prune_lab.attention.contract import AttentionSizes, HeadRoles
+from prune_lab.attention.contract import AttentionSizes, HeadRoles, ScoreMatrices
 from prune_lab.attention.core import attention_weights, note_memory
-from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.cost import AttentionCost, PartCost
 from prune_lab.attention.linearised import constant
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
@@ -123,25 +123,51 @@ class ComposedAttention(ProjectedAttention):
         scoring = tuple(range(self.num_scoring))
         return HeadRoles(scoring=scoring, output=self.numbers, key_value=self.numbers)
 
+    def score_matrices(self) -> ScoreMatrices:
+        """See `Attention.score_matrices`: R is that of all heads side by side, mixed as before the softmax."""
+        found = super().score_matrices()
+        mixing = self.static_mixing() if self.numbers else None
+        own = list(self.numbers)
+        if mixing is None or not self.numbers:
+            return found._replace(query=found.query[own], key=found.key[own])
+        # x (sum_g w_gh A_g B_g^T) y^T = x [w_1h A_1, w_2h A_2, ...] [B_1, B_2, ...]^T y^T
+        queries = (mixing.T[own, :, None, None] * found.query).transpose(1, 2).flatten(2)
+        keys = found.key.transpose(0, 1).flatten(1).expand(len(own), -1, -1)
+        return found._replace(query=queries, key=keys)
+
+    @abstractmethod
+    def static_mixing(self) -> Tensor | None:
+        """What mixes scores at all positions alike [G, G]; None for none."""
+
     def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
         """See `Attention.cost`."""
         whole = super().cost(num_queries, num_keys, num_new_keys)
         if not self.numbers:
             return whole
-        idle = self.num_scoring - self.num_heads
+        num_pairs = num_queries * num_keys
+        held = PartCost(written=num_pairs * self.num_scoring, read=num_pairs * self.num_heads)
         new_keys = num_keys if num_new_keys is None else num_new_keys
-        flops = whole.flops + 2 * num_queries * num_keys * idle * self.score_dim()
-        flops += self.mixing_flops(num_queries, num_keys, new_keys)
-        elements = whole.cache_elements + num_keys * self.num_more_elements()
-        return whole._replace(flops=flops, active_flops=flops, cache_elements=elements)
+        makers, mixing = self.mixing_cost(num_queries, num_keys, new_keys)
+        return whole.plus(projections=makers, products=held + mixing)
+
+    def num_entry_elements(self) -> int:
+        """See `ProjectedAttention.num_entry_elements`."""
+        return super().num_entry_elements() + self.num_more_elements()
 
     @abstractmethod
-    def mixing_flops(self, num_queries: int, num_keys: int, num_new_keys: int) -> int:
-        """FLOPs of both mixings, and of what they are made with."""
+    def mixing_cost(self, num_queries: int, num_keys: int, num_new_keys: int) -> tuple[PartCost, PartCost]:
+        """What linear maps of inputs that both mixings are made with cost, and what the mixings do."""
 
     def num_more_elements(self) -> int:
         """Numbers that `more_entries` holds for a key."""
         return 0
+
+
+def one_mixing(num_pairs: int, num_inputs: int, num_outputs: int) -> PartCost:
+    """The cost of mixing as many numbers for each query and key into others, what mixes them aside."""
+    return PartCost(
+        flops=2 * num_pairs * num_inputs * num_outputs, read=num_pairs * num_inputs, written=num_pairs * num_outputs
+    )
 
 
 def take_scoring_projections(block: ComposedAttention, source: MultiHeadAttention) -> None:

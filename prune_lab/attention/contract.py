@@ -90,6 +90,21 @@ class HeadRoles(NamedTuple):
     key_value: tuple[int, ...]
 
 
+class ScoreMatrices(NamedTuple):
+    """What heads score by: score_h = x A_h B_h^T y^T for inputs x [D] of the query side and y [D] of the key side.
+
+    Attributes:
+        query: A [H, D, R], the scale included.
+        key: B [H, D, R].
+        left_out: what else the scores of this block depend on, in words; empty where they are these products alone.
+            What adds the same to all scores of a query changes no weight, and is not told.
+    """
+
+    query: Tensor
+    key: Tensor
+    left_out: tuple[str, ...]
+
+
 class Attention(nn.Module, ABC):
     """One attention block with heads that can be gated, scored and removed.
 
@@ -181,6 +196,10 @@ class Attention(nn.Module, ABC):
             num_keys: S, the keys that are attended to.
             num_new_keys: how many of them are computed in this pass, and not read from a cache; all when None.
         """
+
+    @abstractmethod
+    def score_matrices(self) -> ScoreMatrices:
+        """The matrices by which the heads score, as far as scores are products of a query's and a key's input."""
 
     @classmethod
     @abstractmethod

@@ -10,16 +10,14 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from prune_lab.attention.composed import ComposedAttention, Mixers, take_scoring_projections
-from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.composed import ComposedAttention, Mixers, one_mixing, take_scoring_projections
+from prune_lab.attention.contract import AttentionSizes, ScoreMatrices
+from prune_lab.attention.cost import NOTHING, PartCost
+from prune_lab.attention.mixer_generator import MixerGenerator
 from prune_lab.attention.multi_head import MultiHeadAttention
 from prune_lab.attention.options import switch_option, value_dim_of, whole_option
-from prune_lab.attention.products import linear
-from prune_lab.attention.projection import Projection, cut
-
-_RMS_EPS = 1e-6
+from prune_lab.attention.projection import cut
 
 
 class DynamicallyComposableAttention(ComposedAttention):
@@ -134,17 +132,32 @@ class DynamicallyComposableAttention(ComposedAttention):
             for side in ("query", "key"):
                 self._generator(stage, side).keep_nothing()
 
-    def mixing_flops(self, num_queries: int, num_keys: int, num_new_keys: int) -> int:
-        """See `ComposedAttention.mixing_flops`."""
-        num, flops = self.num_scoring, 0
+    def static_mixing(self) -> Tensor | None:
+        """See `ComposedAttention.static_mixing`."""
+        return self.before if self._static and "before" in self._stages else None
+
+    def score_matrices(self) -> ScoreMatrices:
+        """See `Attention.score_matrices`: what tokens say of the mixing is left out."""
+        found = super().score_matrices()
+        says = self.numbers and "before" in self._stages and self._generator("before", "query").num_factors
+        return found._replace(left_out=(*found.left_out, "mixing by tokens")) if says else found
+
+    def mixing_cost(self, num_queries: int, num_keys: int, num_new_keys: int) -> tuple[PartCost, PartCost]:
+        """See `ComposedAttention.mixing_cost`."""
+        num_pairs, num, makers, mixing = num_queries * num_keys, self.num_scoring, NOTHING, NOTHING
         for stage in self._stages:
             num_outputs = self.num_heads if stage == "after" else num
             query, key = (self._generator(stage, side) for side in ("query", "key"))
-            num_mixings = 2 if query.num_factors else int(self._static)
-            flops += 2 * num_queries * num_keys * num * num_outputs * num_mixings
-            flops += num_queries * query.flops + num_new_keys * key.flops
-            flops += (num_queries + num_keys) * 2 * self._rank * num * num_outputs
-        return flops
+            makers += query.factors_cost(num_queries) + key.factors_cost(num_new_keys, of_entries=True)
+            if self._static:
+                mixing += PartCost(weights=num * num_outputs)
+            if query.num_factors:
+                # One mixing by matrices of queries and one by those of keys, which are made anew in each pass.
+                mixing += one_mixing(num_pairs, num, num_outputs) + one_mixing(num_pairs, num, num_outputs)
+                mixing += query.matrices_cost(num_queries) + key.matrices_cost(num_keys, of_entries=True)
+            elif self._static:
+                mixing += one_mixing(num_pairs, num, num_outputs)
+        return makers, mixing
 
     @classmethod
     def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
@@ -162,91 +175,3 @@ class DynamicallyComposableAttention(ComposedAttention):
             for side in ("query", "key"):
                 self._generator(stage, side).make_idle()
         return {}
-
-
-class MixerGenerator(nn.Module):
-    """Makes matrices over heads [G, H] of inputs: sum_r w1^r (w2^r)^T + diag(d).
-
-    Args:
-        d_model: width D of the inputs.
-        num_inputs: heads that are mixed, G.
-        num_outputs: heads that come out, H.
-        rank: R.
-        diagonal: whether there is d.
-    """
-
-    def __init__(self, d_model: int, num_inputs: int, num_outputs: int, rank: int, diagonal: bool) -> None:
-        super().__init__()
-        self._num_inputs, self._num_outputs, self._rank = num_inputs, num_outputs, rank
-        hidden = 4 * num_inputs if rank else 0
-        self.hidden = Projection(d_model, hidden, False) if rank else None
-        self.first = Projection(hidden, rank * num_inputs, False) if rank else None
-        self.second = Projection(hidden, rank * num_outputs, False) if rank else None
-        self.diagonal = Projection(d_model, num_outputs, False) if diagonal else None
-        self.make_idle()
-
-    @torch.no_grad()
-    def make_idle(self) -> None:
-        """Make the matrices zero, whatever the inputs; w1 stays, so that gradients arrive."""
-        for projection in (self.second, self.diagonal):
-            if projection is not None:
-                projection.weight.zero_()
-
-    @property
-    def num_factors(self) -> int:
-        """Numbers that `factors` gives for an input."""
-        low_rank = self._rank * (self._num_inputs + self._num_outputs)
-        return low_rank + (0 if self.diagonal is None else self._num_outputs)
-
-    @property
-    def flops(self) -> int:
-        """Of `factors`, for one input."""
-        return 2 * sum(parameter.numel() for parameter in self.parameters())
-
-    def factors(self, inputs: Tensor) -> Tensor:
-        """w1, w2 and d of inputs [B, L, D], one after the other: [B, L, R*G + R*H + H]."""
-        parts = []
-        if self.hidden is not None and self.first is not None and self.second is not None:
-            hidden = functional.gelu(linear(inputs, self.hidden.weight))
-            first = linear(hidden, self.first.weight).unflatten(-1, (self._rank, self._num_inputs))
-            mean_square = first.pow(2).mean(-1, keepdim=True)
-            parts = [(first * (mean_square + _RMS_EPS).rsqrt()).flatten(-2), linear(hidden, self.second.weight)]
-        if self.diagonal is not None:
-            parts.append(torch.tanh(linear(inputs, self.diagonal.weight)))
-        return torch.cat(parts, dim=-1) if parts else inputs[..., :0]
-
-    def matrices(self, factors: Tensor, outputs: Sequence[int]) -> Tensor:
-        """The matrices [B, L, G, H] of factors [B, L, numbers]; `outputs` are the places among G of the H heads."""
-        rank, num_inputs, num_outputs = self._rank, self._num_inputs, self._num_outputs
-        sizes = [rank * num_inputs, rank * num_outputs, factors.shape[-1] - rank * (num_inputs + num_outputs)]
-        first, second, diagonal = factors.split(sizes, dim=-1)
-        low_rank = None
-        if rank:
-            first, second = first.unflatten(-1, (rank, num_inputs)), second.unflatten(-1, (rank, num_outputs))
-            low_rank = first.transpose(-2, -1) @ second
-        if self.diagonal is None:
-            assert low_rank is not None  # else there are no factors
-            return low_rank
-        identity = torch.eye(num_inputs, dtype=factors.dtype, device=factors.device)[:, list(outputs)]
-        along = identity * diagonal[..., None, :]
-        return along if low_rank is None else low_rank + along
-
-    def keep_outputs(self, kept: Tensor) -> None:
-        """Cut to the outputs at these positions, in place."""
-        if self.second is not None:
-            rows = torch.cat([rank * self._num_outputs + kept for rank in range(self._rank)])
-            self.second.keep_outputs(rows)
-        if self.diagonal is not None:
-            self.diagonal.keep_outputs(kept)
-        self._num_outputs = len(kept)
-
-    def keep_nothing(self) -> None:
-        """Cut all that is left, in place."""
-        nothing = torch.tensor([], dtype=torch.long)
-        for projection in (self.hidden, self.first, self.second, self.diagonal):
-            if projection is not None:
-                projection.keep_outputs(nothing)
-        for projection in (self.first, self.second):
-            if projection is not None:
-                projection.keep_inputs(nothing)
-        self._num_inputs = 0

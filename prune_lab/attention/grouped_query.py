@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from prune_lab.attention.contract import AttentionSizes, HeadRoles
+from prune_lab.attention.contract import AttentionSizes, HeadRoles, ScoreMatrices
 from prune_lab.attention.core import attend
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
@@ -114,6 +114,12 @@ class GroupedQueryAttention(ProjectedAttention):
         values = self.value.weight.unflatten(0, (len(self.key_value_numbers), self.value_dim))
         places = torch.tensor(self._places, dtype=torch.long, device=values.device)
         return values.index_select(0, places), self._output_matrices()
+
+    def score_matrices(self) -> ScoreMatrices:
+        """See `Attention.score_matrices`; heads of a group have B in common."""
+        found = super().score_matrices()
+        places = torch.tensor(self._places, dtype=torch.long, device=found.key.device)
+        return found._replace(key=found.key.index_select(0, places))
 
     def roles(self) -> HeadRoles:
         """See `Attention.roles`."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from prune_lab.attention.contract import AttentionSizes
-from prune_lab.attention.cost import AttentionCost
+from prune_lab.attention.cost import NOTHING, AttentionCost, linear_cost
 from prune_lab.attention.linearised import constant
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import (
@@ -200,17 +201,17 @@ class MixtureOfHeadAttention(ProjectedAttention):
             return whole
         routers = (self.shared_router, self.routed_router, self.group_router)
         num_router_weights = sum(router.weight.numel() for router in routers)
-        routing = num_queries * 2 * num_router_weights
+        routed = whole.plus(projections=sum((linear_cost(num_queries, router) for router in routers), NOTHING))
         num_new_keys = num_keys if num_new_keys is None else num_new_keys
-        of_keys = num_new_keys * 2 * self.sizes.d_model * (len(self.key.weight) + len(self.value.weight))
+        of_keys = linear_cost(num_new_keys, self.key, self.value).flops
         num_routed = self.num_heads - self.num_shared
         num_idle = num_routed - min(self._k, num_routed)
         idle_share = num_idle / self.num_heads
         own = whole.parameters - num_router_weights - (0 if self.output.bias is None else self.sizes.d_model)
-        return whole._replace(
+        return replace(
+            routed,
             active_parameters=whole.parameters - round(own * idle_share),
-            flops=whole.flops + routing,
-            active_flops=whole.flops + routing - round((whole.flops - of_keys) * idle_share),
+            active_flops=routed.flops - round((whole.flops - of_keys) * idle_share),
         )
 
     @classmethod

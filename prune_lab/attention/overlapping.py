@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from prune_lab.attention.contract import AttentionSizes
-from prune_lab.attention.cost import AttentionCost
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source
 from prune_lab.attention.options import choice_option, switch_option, whole_option
 from prune_lab.attention.projected import ProjectedAttention, split_heads
@@ -134,10 +133,9 @@ class OverlappingAttention(ProjectedAttention):
         rows = padded.index_select(0, places.flatten())
         return rows.unflatten(0, (self.num_heads, self.value_dim)), self._output_matrices()
 
-    def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
-        """See `Attention.cost`; a cache holds what each head reads, so that a step need not gather it again."""
-        whole = super().cost(num_queries, num_keys, num_new_keys)
-        return whole._replace(cache_elements=num_keys * self.num_heads * (self.score_dim() + self.value_dim))
+    def num_entry_elements(self) -> int:
+        """See `ProjectedAttention.num_entry_elements`: what each head reads, so that a step need not gather it."""
+        return self.num_heads * (self.score_dim() + self.value_dim)
 
     @classmethod
     def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:

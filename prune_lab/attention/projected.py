@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from prune_lab.attention.cache import FixedCache, GrowingCache
-from prune_lab.attention.contract import Attention, AttentionOutput, AttentionSizes, HeadRoles
+from prune_lab.attention.contract import Attention, AttentionOutput, AttentionSizes, HeadRoles, ScoreMatrices
 from prune_lab.attention.core import attend
 from prune_lab.attention.cost import AttentionCost
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.positions import rotate
 from prune_lab.attention.products import linear
+from prune_lab.attention.projected_cost import projected_cost
 from prune_lab.attention.projection import Projection, joined
 from prune_lab.attention.reduced import products_of_this_thread
 
@@ -259,20 +260,32 @@ class ProjectedAttention(Attention):
         """See `Attention.roles`: every head does everything for itself."""
         return HeadRoles(scoring=self.numbers, output=self.numbers, key_value=self.numbers)
 
+    def score_matrices(self) -> ScoreMatrices:
+        """See `Attention.score_matrices`."""
+        left_out = ["biases"] if self.query.bias is not None else []
+        if self.sizes.rotary:
+            left_out.append("rotary positions")
+        if not self.numbers:
+            nothing = self.query.weight.new_zeros(0, self.sizes.d_model, self.score_dim())
+            return ScoreMatrices(nothing, nothing, ())
+        # Splitting is linear: what it makes of the weights themselves are those of each head.
+        queries = self.split_queries(self.query.weight.T[None])[0] * self.scale
+        return ScoreMatrices(queries, self.split_keys(self.key.weight.T[None])[0], tuple(left_out))
+
     # Cost
 
     def cost(self, num_queries: int, num_keys: int, num_new_keys: int | None = None) -> AttentionCost:
         """See `Attention.cost`."""
-        parameters = sum(parameter.numel() for parameter in self.parameters())
-        if not self.numbers:
-            return AttentionCost(parameters, parameters, 0, 0, 0)
-        num_new_keys = num_keys if num_new_keys is None else num_new_keys
-        width, key_rows = self.sizes.d_model, len(self.key.weight) + len(self.value.weight)
-        own = num_queries * 2 * width * (len(self.query.weight) + self.output.weight.shape[1])
-        projections = own + num_new_keys * 2 * width * key_rows
-        attention = 2 * num_queries * num_keys * self.num_heads * (self.score_dim() + self.value_dim)
-        flops = projections + attention
-        return AttentionCost(parameters, parameters, flops, flops, num_keys * key_rows)
+        return projected_cost(self, num_queries, num_keys, num_keys if num_new_keys is None else num_new_keys)
+
+    @property
+    def num_scoring(self) -> int:
+        """Heads that compute scores."""
+        return self.num_heads
+
+    def num_entry_elements(self) -> int:
+        """Numbers that a cache holds for a key."""
+        return len(self.key.weight) + len(self.value.weight)
 
     def score_dim(self) -> int:
         """Width of a product of a query and a key."""

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from prune_lab.attention.composed import ComposedAttention, Mixers, take_scoring_projections
+from prune_lab.attention.composed import ComposedAttention, Mixers, one_mixing, take_scoring_projections
 from prune_lab.attention.contract import AttentionSizes
+from prune_lab.attention.cost import NOTHING, PartCost
 from prune_lab.attention.multi_head import MultiHeadAttention
 from prune_lab.attention.options import value_dim_of
 from prune_lab.attention.projection import cut
@@ -52,9 +53,15 @@ class TalkingHeadsAttention(ComposedAttention):
         self.before = cut(cut(self.before, 0, nothing), 1, nothing)
         self.after = cut(self.after, 0, nothing)
 
-    def mixing_flops(self, num_queries: int, num_keys: int, num_new_keys: int) -> int:
-        """See `ComposedAttention.mixing_flops`."""
-        return 2 * num_queries * num_keys * (self.before.numel() + self.after.numel())
+    def static_mixing(self) -> Tensor:
+        """See `ComposedAttention.static_mixing`."""
+        return self.before
+
+    def mixing_cost(self, num_queries: int, num_keys: int, num_new_keys: int) -> tuple[PartCost, PartCost]:
+        """See `ComposedAttention.mixing_cost`."""
+        num_pairs, num = num_queries * num_keys, self.num_scoring
+        mixing = one_mixing(num_pairs, num, num) + one_mixing(num_pairs, num, self.num_heads)
+        return NOTHING, mixing + PartCost(weights=self.before.numel() + self.after.numel())
 
     @classmethod
     def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:

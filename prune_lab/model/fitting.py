@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 # The types that a model can compute in.
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
-_TABLE = "_positions.table"
-
 
 def outline(config: ModelConfig) -> dict[str, Tensor]:
     """The tensors that an export of a model holds, with their shapes and types and without numbers.
@@ -30,13 +29,26 @@ def outline(config: ModelConfig) -> dict[str, Tensor]:
     Raises:
         ValueError: options that the attention or the gates do not know.
     """
-    is_sinusoidal = config.positions == "sinusoidal"
+    return hollow_model(config).state_dict()
+
+
+def hollow_model(config: ModelConfig) -> Transformer:
+    """A model with shapes and without numbers, which costs can be told from; it takes no memory and runs nothing.
+
+    Raises:
+        ValueError: options that the attention or the gates do not know.
+    """
+    is_sinusoidal, built = config.positions == "sinusoidal", config
     if is_sinusoidal:
-        # Its table is computed, and not stored; the others need no arithmetic.
-        config = dataclasses.replace(config, positions="learned", max_positions=1)
+        # Their table is computed, and not stored; the others need no arithmetic.
+        built = dataclasses.replace(config, positions="learned", max_positions=1)
     with torch.device("meta"), _WithoutNumbers():
-        tensors = Transformer(config).state_dict()
-    return {name: tensor for name, tensor in tensors.items() if not (is_sinusoidal and name.endswith(_TABLE))}
+        model = Transformer(built)
+    if is_sinusoidal:
+        model.config = copy.deepcopy(config)
+        for positions in (model.source_positions, model.target_positions):
+            positions.kind, positions.table = config.positions, None
+    return model
 
 
 class _WithoutNumbers(TorchFunctionMode):

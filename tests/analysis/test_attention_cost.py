@@ -7,38 +7,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from cost_models import BY_KIND, EXAMPLES, REMOVED, example_id, pruned
 from torch import Tensor
 
-from prune_lab import HeadMask, mask_heads, prune_heads
+from prune_lab import HeadMask, mask_heads
 from prune_lab.analysis.cost import attention_cost
 from prune_lab.attention.contract import Attention
 from prune_lab.attention.mixture_of_head import MixtureOfHeadAttention
-from prune_lab.attention.registry import ATTENTION
 from prune_lab.evaluation.flops import count_flops
 from prune_lab.model.stepping import CachedState
 from prune_lab.model.transformer import Transformer
 
 # No position of padding is added to sources of 16 positions or more; unlike lengths tell queries from keys.
 S, T = 18, 21
-REMOVED = {
-    "encoder.0.self": [0, 2],
-    "encoder.1.self": [0, 1, 2, 3],
-    "decoder.0.self": [1],
-    "decoder.0.cross": [0, 3],
-    "decoder.1.cross": [1, 2, 3],
-}
-EXAMPLES = [
-    {"name": name, "options": dict(options)}
-    for name, variant in sorted(ATTENTION.items())
-    for options in ({}, *variant.examples)
-]
-BY_KIND = {"encoder.self": "multi_head", "decoder.self": "mixture_of_head", "decoder.cross": "grouped_query"}
 Build = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-
-
-def example_id(example: dict) -> str:
-    return "-".join([example.get("name", "by kind"), *(f"{k}={v}" for k, v in example.get("options", {}).items())])
 
 
 @pytest.fixture(params=[*EXAMPLES, BY_KIND], ids=example_id)
@@ -51,7 +34,7 @@ def attention(request: pytest.FixtureRequest) -> dict:
 def model(request: pytest.FixtureRequest, small_model: Build, attention: dict) -> Transformer:
     """A model of it, whole, and with heads removed at most sites, one of which has none left."""
     whole = small_model(attention=attention)
-    return whole if request.param == "unpruned" else prune_heads(whole, HeadMask.removing(REMOVED, whole))
+    return whole if request.param == "unpruned" else pruned(whole)
 
 
 def test_parameters_and_flops_are_those_that_are_counted(model: Transformer, sources: Ids, targets: Ids) -> None:
@@ -112,14 +95,12 @@ def test_active_heads_of_a_mixture_by_hand(small_model: Build) -> None:
 
 def test_masked_heads_cost_what_they_did_and_removed_ones_nothing(small_model: Build) -> None:
     model = small_model()
-    mask = HeadMask.removing(REMOVED, model)
-    whole, masked, pruned = (
-        attention_cost(each, S, T) for each in (model, mask_heads(model, mask), prune_heads(model, mask))
-    )
+    masked_model = mask_heads(model, HeadMask.removing(REMOVED, model))
+    whole, masked, smaller = (attention_cost(each, S, T) for each in (model, masked_model, pruned(model)))
     assert masked == whole
     num_removed = sum(map(len, REMOVED.values()))
-    assert whole["parameters"] - pruned["parameters"] == num_removed * (4 * 32 * 8 + 3 * 8)
-    assert all(pruned[key] < whole[key] for key in whole)
+    assert whole["parameters"] - smaller["parameters"] == num_removed * (4 * 32 * 8 + 3 * 8)
+    assert all(smaller[key] < whole[key] for key in whole)
 
 
 @pytest.mark.parametrize(("lengths", "message"), [((0, 5), "source_length: 0"), ((5, 2.0), "target_length: 2.0")])

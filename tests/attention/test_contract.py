@@ -8,6 +8,7 @@ import itertools
 
 import pytest
 import torch
+from counted_operands import count_operands
 
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.linearised import linearised
@@ -269,6 +270,47 @@ def test_costs_are_those_that_are_counted(example, kind, kept):
         assert cache.num_elements == cost.cache_elements
 
 
+# Here not all that is read is an operand of a product: some entries of a cache are added to scores or multiply what
+# mixes them, and of entries that heads share each head may get a copy, which no formula counts.
+READ_OTHERWISE = ("collaborative", "dynamically_composable", "grouped_query")
+
+
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (1, 2), ()], ids=str)
+def test_what_products_read_and_write_is_what_is_counted(example, kind, kept):
+    block = build(example, kind, numbers=kept)
+    query, memory = (side.detach() for side in inputs(kind)[:2])
+    num_keys = memory.shape[1]
+    mask = AttentionMask(causal=kind == "decoder.self")
+    passes = [(block.cost(T, num_keys), lambda: block(query[:1], memory[:1], mask))]
+    if kind != "encoder.self":
+        cache, step = block.new_cache(), query[:1, :1]
+        side = step if kind == "decoder.self" else memory[:1]
+        for position in range(2):
+            seen = (position + 1, 1) if kind == "decoder.self" else (num_keys, 0 if position else num_keys)
+            passes.append((block.cost(1, *seen), lambda: block(step, side, AttentionMask(), cache=cache)))
+    for cost, run in passes:
+        linear, others = count_operands(run)
+        projections, products = cost.projections, cost.products
+        assert (projections.flops, projections.read) == (linear.flops, linear.read)
+        assert projections.written + projections.entries_written == linear.written
+        assert projections.flops + products.flops == cost.flops
+        assert products.written == others.written and products.entries_written == projections.entries_read == 0
+        assert products.entries_read == cost.cache_elements
+        read = products.read + products.entries_read
+        if example["name"] not in READ_OTHERWISE:
+            assert read + products.weights == others.read
+        else:
+            assert read - cost.cache_elements <= others.read <= read + len(kept) * cost.cache_elements
+    # A pass that finds nothing in a cache reads every parameter once, and a step of a cross site not those of its keys.
+    whole = passes[0][0]
+    assert whole.projections.weights + whole.products.weights == whole.parameters
+    biases = sum(parameter.numel() for name, parameter in block.named_parameters() if name.endswith("bias"))
+    assert whole.projections.weights - biases == count_operands(passes[0][1])[0].weights
+    if kind == "decoder.cross" and kept:
+        own = block.key.weight.numel() + block.value.weight.numel()
+        assert passes[-1][0].projections.weights <= whole.projections.weights - own
+
+
 def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(example, kind):
     block = build(example, kind, dtype=torch.float32)
     frozen = {parameter_name for position, (parameter_name, _) in enumerate(block.named_parameters()) if position % 2}
@@ -370,6 +412,44 @@ def test_roles_and_matrices_cover_the_remaining_heads(block, kind):
         values, outputs = block.head_matrices()
         assert values.shape[0] == len(kept) and values.shape[2] == D
         assert outputs.shape == (len(kept), D, values.shape[1])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_score_matrices_give_the_weights_of_attention_or_say_what_else_does(example, kind, bias):
+    query, memory, mask = inputs(kind)
+    allowed = mask.dense(T, memory.shape[1], query.device)
+    for kept in ((0, 1, 2, 3), (1, 2), ()):
+        block = build(example, kind, bias=bias, numbers=kept)
+        left, right, left_out = block.score_matrices()
+        assert left.shape == right.shape and left.shape[:2] == (len(kept), D)
+        scores = torch.einsum("btd,hdr,her,bse->bhts", query, left, right, memory)
+        expected = torch.softmax(scores.masked_fill(~allowed, -torch.inf), dim=-1)
+        weights = block(query, memory, mask, need_weights=True).weights
+        if left_out:
+            assert set(left_out) <= {"biases", "mixing by tokens"}
+            assert (weights - expected).abs().max() > 1e-3
+        else:
+            torch.testing.assert_close(weights, expected, rtol=0, atol=1e-10)
+        assert ("biases" in left_out) <= bias
+
+
+def test_score_matrices_of_the_identity_setting_are_those_of_multi_head_attention(name, kind):
+    """Data-dependent mixing is none at all then."""
+    source = build("multi_head", kind, bias=False)
+    sizes = sizes_of(kind, bias=False)
+    options = ATTENTION[name].exact_options(sizes)
+    block = build_attention({"name": name, "options": options}, kind=kind, sizes=sizes).double()
+    block.take_weights(source)
+    ours, theirs = (each.score_matrices().query @ each.score_matrices().key.transpose(1, 2) for each in (block, source))
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+    expected = source.query.weight.view(H, K, D).transpose(1, 2) @ source.key.weight.view(H, K, D) / K**0.5
+    torch.testing.assert_close(theirs, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(ATTENTION) - {"collaborative"}))  # which refuses them
+def test_score_matrices_say_that_they_leave_out_rotary_positions(name):
+    block = build(name, "encoder.self", rotary=True, bias=False)
+    assert "rotary positions" in block.score_matrices().left_out
 
 
 def test_weights_of_attention_can_be_dropped_in_training_alone(example, kind):
