@@ -91,7 +91,7 @@ def test_equals_plain_gradients_of_a_linear_model(small_model, batch, norm):
 
 
 def test_is_no_plain_gradient_where_the_model_is_not_linear(small_model, batch):
-    found, model = {}, small_model().double()
+    model = small_model().double()
     found = head_relevance(model, batch)
     for site, other in plain_slopes(model, batch, 1).items():
         assert ((found.heads[site][:, 1] - other).abs() > 1e-3).any(), site

@@ -1,6 +1,6 @@
 """Relevance of heads for what is predicted (Voita 2019, arXiv 1905.09418, section 4).
 
-Shapes: B sentences of a batch, T target positions that predict a token, H heads at a site.
+Shapes: H heads at a site.
 """
 
 from __future__ import annotations
