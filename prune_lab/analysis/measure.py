@@ -30,8 +30,8 @@ from prune_lab.model.transformer import Transformer
 
 # Sentences that are sorted by length before they become batches.
 _WINDOW = 1024
-# Attention weights of all sites at once in a pass.
-_MAX_WEIGHTS = 1 << 24
+# Attention weights of all sites at once in a pass; more do not fit into the caches of a processor.
+_MAX_WEIGHTS = 1 << 21
 
 Translate = Callable[[Sequence[str]], Sequence[str]]
 

@@ -17,9 +17,6 @@ from torch import Tensor
 
 from prune_lab.analysis.patterns import entropies
 
-# So many numbers at once in a table of mixtures.
-_MAX_NUMBERS = 1 << 22
-
 
 class Distances:
     """Sums of Jensen-Shannon divergences between all heads of a kind, batch by batch."""
@@ -62,16 +59,14 @@ def divergences(weights: Tensor) -> Tensor:
     Returns:
         [N, N] in nats, float64, symmetric with a diagonal of 0.
     """
-    _, num_heads, num_keys = weights.shape
+    num_heads = weights.shape[1]
     total = torch.zeros(num_heads, num_heads, dtype=torch.float64)
-    at_once = max(1, _MAX_NUMBERS // max(1, num_heads * num_keys))
-    for part in weights.split(at_once):
-        own = entropies(part)
-        for head in range(num_heads - 1):
-            mixture = (part[:, head, None] + part[:, head + 1 :]) / 2
-            apart = entropies(mixture).double() - (own[:, head, None] + own[:, head + 1 :]).double() / 2
-            # Rounding takes equal and disjoint heads a little out of the range.
-            total[head, head + 1 :] += apart.clamp(0, math.log(2)).sum(0)
+    own = entropies(weights)
+    for head in range(num_heads - 1):
+        mixture = (weights[:, head, None] + weights[:, head + 1 :]) / 2
+        apart = entropies(mixture).double() - (own[:, head, None] + own[:, head + 1 :]).double() / 2
+        # Rounding takes equal and disjoint heads a little out of the range.
+        total[head, head + 1 :] = apart.clamp(0, math.log(2)).sum(0)
     return total + total.T
 
 
