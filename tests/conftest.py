@@ -32,6 +32,16 @@ def multi30k_directory() -> Path:
 
 
 @pytest.fixture(scope="session")
+def treebank_directory() -> Path:
+    """English and German PUD as gzip CoNLL-U: the directory PRUNE_LAB_UD, else ``../shared/data/ud``, as above."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data" / "ud"
+    directory = Path(os.environ.get("PRUNE_LAB_UD") or default)
+    if not (directory / "en_pud-ud-test.conllu.gz").is_file():
+        pytest.skip(f"no treebank in {directory}; set PRUNE_LAB_UD to the directory with en_pud-ud-test.conllu.gz")
+    return directory
+
+
+@pytest.fixture(scope="session")
 def small_model() -> Callable[..., Transformer]:
     """Builds the small model of the checks: 2+2 layers, D 32, 4 heads of width 8, random biases, evaluation mode.
 

@@ -12,39 +12,43 @@ from torch import Tensor
 
 from prune_lab.analysis.batch import NO_WORD, AnalysisBatch
 from prune_lab.analysis.view import PerQuery, SiteView
-from prune_lab.analysis.words import word_weights, words_with_pieces
+from prune_lab.analysis.words import most_looked_at, word_weights
 
 
-def alignment(view: SiteView, batch: AnalysisBatch) -> dict[str, PerQuery]:
+def alignment(view: SiteView, links: Tensor) -> dict[str, PerQuery]:
     """Whether the largest weight, marks left out, is on a linked source word; of target words with a link.
+
+    Args:
+        view: of a cross site.
+        links: what `linked_words` gives for the batch.
 
     Returns:
         `aligned`: of words as they are predicted, the mean of the positions that predict their pieces;
-        `aligned_input`: of words as they are read, one position later; nothing where no sentence has links.
+        `aligned_input`: of words as they are read, one position later.
     """
-    links = _links(batch)
-    if not links.any():
-        return {}
-    readable = words_with_pieces(view.keys)
-    linked = links & readable[:, None]
-    read = view.queries
-    predicted = read.word.new_full(read.word.shape, NO_WORD)
-    predicted[:, :-1] = read.word[:, 1:]
+    linked = links & view.keys.has_pieces[:, None]
+    predicted = view.queries.word.new_full(view.queries.word.shape, NO_WORD)
+    predicted[:, :-1] = view.queries.word[:, 1:]
     found = {}
-    for name, word in (("aligned", predicted), ("aligned_input", read.word)):
-        queries = dataclasses.replace(read, word=word)
-        weights = word_weights(view.weights, queries, view.keys)[..., :-1]
-        best = weights.masked_fill(~readable[:, None, None], -1).argmax(3)
+    for name, queries in (
+        ("aligned", dataclasses.replace(view.queries, word=predicted)),
+        ("aligned_input", view.queries),
+    ):
+        best = most_looked_at(word_weights(view.weights, queries, view.keys), view.keys)
         hits = linked[:, None].expand(-1, best.shape[1], -1, -1).gather(3, best[..., None])[..., 0]
-        found[name] = PerQuery(hits.float(), linked.any(2) & words_with_pieces(queries))
+        found[name] = PerQuery(hits.float(), linked.any(2) & queries.has_pieces)
     return found
 
 
-def _links(batch: AnalysisBatch) -> Tensor:
-    """[B, W, X], True where a target and a source word are linked."""
-    widths = max(batch.target.num_words, default=0), max(batch.source.num_words, default=0)
-    found = torch.zeros(len(batch.sentences), *widths, dtype=torch.bool)
-    for number, sentence in enumerate(batch.sentences):
-        for source, target in sentence.links or ():
-            found[number, target, source] = True
+def linked_words(batch: AnalysisBatch) -> Tensor | None:
+    """[B, W, X], True where a target and a source word are linked; None where no sentence has a link."""
+    places = [
+        (number, target, source)
+        for number, sentence in enumerate(batch.sentences)
+        for source, target in sentence.links or ()
+    ]
+    if not places:
+        return None
+    found = torch.zeros(len(batch.sentences), batch.target.num_words, batch.source.num_words, dtype=torch.bool)
+    found[tuple(torch.tensor(places).T)] = True
     return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from prune_lab.analysis.view import PerQuery
@@ -23,13 +24,18 @@ class Averages:
         """Take in the queries of a batch."""
         sums, counts = self._sums.setdefault(site, {}), self._counts.setdefault(site, {})
         for name, (values, counted) in measures.items():
-            total = (values.double() * counted[:, None]).sum((0, 2))
+            total = (values * counted[:, None]).sum((0, 2), dtype=torch.float64)
             sums[name] = sums[name] + total if name in sums else total
             counts[name] = counts.get(name, 0) + int(counted.sum())
 
+    def totals(self, site: str) -> dict[str, list[float]]:
+        """By measure, the sum over queries for each head."""
+        return {name: total.tolist() for name, total in self._sums.get(site, {}).items()}
+
     def of_site(self, site: str) -> dict[str, list[float | None]]:
         """By measure, a mean for each head; None where no query counted."""
+        counts = self._counts.get(site, {})
         return {
-            name: [value / self._counts[site][name] if self._counts[site][name] else None for value in total.tolist()]
-            for name, total in self._sums.get(site, {}).items()
+            name: [value / counts[name] if counts[name] else None for value in values]
+            for name, values in self.totals(site).items()
         }

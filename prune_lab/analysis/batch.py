@@ -1,13 +1,14 @@
 """Sentences as tensors: ids, and what an analysis must know of each position.
 
-Shapes: B sentences, S source positions, T target positions that are read, W words of the longest sentence.
+Shapes: B sentences, S positions of a side that are read, W words of the longest sentence.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,29 +18,73 @@ from prune_lab.data.marks import BOS_ID, EOS_ID, PAD_ID
 from prune_lab.data.tokenizer import Tokenizer
 
 NO_WORD = -1
+Spans = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSide:
+    """One side of a sentence pair as the model reads it.
+
+    Attributes:
+        side: what it was made from.
+        ids: source pieces and end mark, or begin mark and target pieces.
+        spans: where the pieces stand in the text, in characters.
+    """
+
+    side: Side
+    ids: Sequence[int]
+    spans: Spans
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedSentence:
+    """A sentence pair as the model reads it.
+
+    Attributes:
+        sentence: what it was made from.
+        source: pieces, then the end mark.
+        target: the begin mark, then pieces: what the decoder reads to predict pieces and the end mark.
+    """
+
+    sentence: Sentence
+    source: EncodedSide
+    target: EncodedSide
+
+    @property
+    def num_positions(self) -> int:
+        """Pieces and marks of the longer side."""
+        return max(len(self.source.ids), len(self.target.ids))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideBatch:
-    """One side of some sentences, as the model reads it.
+    """One side of some sentences.
 
     Attributes:
-        ids: [B, S]: source pieces and end mark, or begin mark and target pieces; padded at the end.
+        ids: [B, S], padded at the end.
         is_real: [B, S], pieces and marks.
         is_piece: [B, S], pieces alone.
         is_punctuation: [B, S], pieces that hold neither letter nor digit.
-        num_rarer: [B, S], how many pieces of the sentence are rarer than this one; meaningless at marks.
         word: [B, S], the word that a piece is of, `NO_WORD` at marks and where it is of none.
-        num_words: words of each sentence.
+        num_words: words of the longest sentence.
     """
 
     ids: Tensor
     is_real: Tensor
     is_piece: Tensor
     is_punctuation: Tensor
-    num_rarer: Tensor
     word: Tensor
-    num_words: tuple[int, ...]
+    num_words: int
+
+    @cached_property
+    def members(self) -> Tensor:
+        """[B, S, W], 1 where a piece is of a word, else 0."""
+        return (self.word[..., None] == torch.arange(self.num_words)).float()
+
+    @cached_property
+    def has_pieces(self) -> Tensor:
+        """[B, W], words that a piece is of: the others cannot be looked at, nor look."""
+        return self.members.any(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,83 +93,80 @@ class AnalysisBatch:
 
     Attributes:
         sentences: what they were made from, each with a target.
-        source: [B, S]; pieces, then the end mark.
-        target: [B, T]; the begin mark, then pieces: what the decoder reads to predict pieces and the end mark.
+        source: [B, S].
+        target: [B, T].
+        num_rarer: [B, S], how many pieces of the sentence are rarer than this source piece; meaningless at marks.
     """
 
     sentences: tuple[Sentence, ...]
     source: SideBatch
     target: SideBatch
+    num_rarer: Tensor
 
 
-def encode_batch(
-    tokenizer: Tokenizer, sentences: Sequence[Sentence], source_counts: Tensor, target_counts: Tensor
-) -> AnalysisBatch:
-    """Encodes sentences, each with a target.
+def encode_sentences(tokenizer: Tokenizer, sentences: Sequence[Sentence]) -> list[EncodedSentence]:
+    """Sentences as pieces.
 
     Args:
         tokenizer: of the model.
-        sentences: none has a blank source.
-        source_counts: how often each source piece occurs [source vocabulary].
-        target_counts: the same for the target.
+        sentences: each with a target.
     """
     sources = [sentence.source for sentence in sentences]
-    targets = [sentence.target for sentence in sentences]
-    assert all(target is not None for target in targets)
+    targets = [sentence.target for sentence in sentences if sentence.target is not None]
+    source_texts, target_texts = [side.text for side in sources], [side.text for side in targets]
+    read = [ids[:-1] for ids in tokenizer.encode_targets(target_texts)]
+    encoded_sources = _encoded(sources, tokenizer.encode_sources(source_texts), tokenizer.source_spans(source_texts))
+    encoded_targets = _encoded(targets, read, tokenizer.target_spans(target_texts))
+    return [
+        EncodedSentence(sentence=sentence, source=source, target=target)
+        for sentence, source, target in zip(sentences, encoded_sources, encoded_targets, strict=True)
+    ]
+
+
+def _encoded(sides: Iterable[Side], rows: Iterable[list[int]], spans: Iterable[Spans]) -> list[EncodedSide]:
+    return [EncodedSide(side=side, ids=ids, spans=own) for side, ids, own in zip(sides, rows, spans, strict=True)]
+
+
+def batch_sentences(encoded: Sequence[EncodedSentence], source_counts: Tensor) -> AnalysisBatch:
+    """A batch of sentences, padded.
+
+    Args:
+        encoded: none has a blank source.
+        source_counts: how often each source piece occurs in the text [source vocabulary].
+    """
+    source = _side([each.source for each in encoded], first=0)
+    count = source_counts[source.ids].masked_fill(~source.is_piece, torch.iinfo(torch.long).max)
     return AnalysisBatch(
-        sentences=tuple(sentences),
-        source=_side(
-            sources,
-            [[*ids[:-1], EOS_ID] for ids in tokenizer.encode_sources([side.text for side in sources])],
-            tokenizer.source_spans,
-            source_counts,
-            first=0,
-        ),
-        target=_side(
-            targets,  # type: ignore[arg-type]
-            [ids[:-1] for ids in tokenizer.encode_targets([side.text for side in targets if side is not None])],
-            tokenizer.target_spans,
-            target_counts,
-            first=1,
-        ),
-    )
-
-
-def _side(
-    sides: Sequence[Side],
-    rows: Sequence[Sequence[int]],
-    spans_of: Callable[[Sequence[str]], list[list[tuple[int, int]]]],
-    counts: Tensor,
-    *,
-    first: int,
-) -> SideBatch:
-    """What is to know of rows of ids, whose pieces begin at position `first`."""
-    shape = (len(rows), max(map(len, rows)))
-    ids = torch.full(shape, PAD_ID)
-    word = torch.full(shape, NO_WORD)
-    is_punctuation = torch.zeros(shape, dtype=torch.bool)
-    for row, (side, numbers, spans) in enumerate(
-        zip(sides, rows, spans_of([side.text for side in sides]), strict=True)
-    ):
-        ids[row, : len(numbers)] = torch.tensor(numbers)
-        places = slice(first, first + len(spans))
-        word[row, places] = torch.tensor(words_of_pieces(spans, side.spans), dtype=torch.long)
-        is_punctuation[row, places] = torch.tensor([_is_punctuation(side.text[start:end]) for start, end in spans])
-    is_real = ids != PAD_ID
-    is_piece = is_real & (ids != BOS_ID) & (ids != EOS_ID)
-    count = counts[ids].masked_fill(~is_piece, torch.iinfo(torch.long).max)
-    return SideBatch(
-        ids=ids,
-        is_real=is_real,
-        is_piece=is_piece,
-        is_punctuation=is_punctuation,
+        sentences=tuple(each.sentence for each in encoded),
+        source=source,
+        target=_side([each.target for each in encoded], first=1),
         num_rarer=(count[:, None, :] < count[:, :, None]).sum(2),
-        word=word,
-        num_words=tuple(len(side.spans) for side in sides),
     )
 
 
-def words_of_pieces(pieces: Sequence[tuple[int, int]], words: Sequence[tuple[int, int]]) -> list[int]:
+def _side(rows: Sequence[EncodedSide], *, first: int) -> SideBatch:
+    """What is to know of rows whose pieces begin at position `first`."""
+    width = max(len(row.ids) for row in rows)
+    ids, word, is_punctuation = [], [], []
+    for row in rows:
+        before, after = first, width - first - len(row.spans)
+        ids.append([*row.ids, *[PAD_ID] * (width - len(row.ids))])
+        words = words_of_pieces(row.spans, row.side.spans)
+        word.append([*[NO_WORD] * before, *words, *[NO_WORD] * after])
+        marks = [_is_punctuation(row.side.text[start:end]) for start, end in row.spans]
+        is_punctuation.append([*[False] * before, *marks, *[False] * after])
+    padded = torch.tensor(ids)
+    return SideBatch(
+        ids=padded,
+        is_real=padded != PAD_ID,
+        is_piece=(padded != PAD_ID) & (padded != BOS_ID) & (padded != EOS_ID),
+        is_punctuation=torch.tensor(is_punctuation),
+        word=torch.tensor(word),
+        num_words=max(len(row.side.spans) for row in rows),
+    )
+
+
+def words_of_pieces(pieces: Spans, words: Spans) -> list[int]:
     """For each piece, the word that it shares most characters with; the first of equals.
 
     Both are spans (start, end) of one text, in order. A piece that covers no word (a space of its own before a word

@@ -4,67 +4,36 @@ Voita 2019 (arXiv 1905.09418), section 5.2, and Clark 2019 (arXiv 1906.04341), s
 direction: the share of words whose largest weight, marks left out, is on the related word. The baseline looks from each
 word to the one that stands a fixed number of words away, the best such number for the relation, direction and text.
 
-Shapes: B sentences, H heads of a site, W words, A arcs of a batch, G words that are looked from.
+Shapes: B sentences, H heads of a site, W words, A arcs of a batch, G words that are looked from, R relations.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from prune_lab.analysis.batch import AnalysisBatch
+from prune_lab.analysis.relations import ALL, TO_DEPENDENT, TO_HEAD, Relation, RelationScore
 from prune_lab.analysis.view import SiteView
-from prune_lab.analysis.words import word_weights, words_with_pieces
-
-TO_HEAD, TO_DEPENDENT = "to head", "to dependent"
-ALL = "all"
+from prune_lab.analysis.words import most_looked_at, word_weights
 
 
-class Relation(NamedTuple):
-    """A relation seen from one of its ends.
-
-    Attributes:
-        name: of Universal Dependencies without subtype (`nsubj`), or `all`.
-        direction: `to head`: from the dependent; `to dependent`: from the head, where any of several will do.
-    """
-
-    name: str
-    direction: str
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.direction}"
-
-
-class Arc(NamedTuple):
-    """From one word of a sentence to another, both as columns of word attention."""
-
-    sentence: int
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelationScore:
-    """What was found for a relation and direction.
+class _Start(NamedTuple):
+    """A word that a relation is looked along from.
 
     Attributes:
         relation: see there.
-        num_words: words that were looked from.
-        offset: the best fixed offset, in words.
-        baseline: share of words that it finds.
-        shares: site -> for each head, the share of words that it finds.
+        sentence: row of the batch.
+        word: of the sentence.
     """
 
     relation: Relation
-    num_words: int
-    offset: int
-    baseline: float
-    shares: Mapping[str, tuple[float, ...]]
+    sentence: int
+    word: int
 
 
 class Dependencies:
@@ -73,9 +42,14 @@ class Dependencies:
     Args:
         subtypes: tell `nsubj:pass` from `nsubj`.
         offsets: the least and the largest fixed offset that the baseline may use; all when None.
+
+    Raises:
+        ValueError: no such offsets.
     """
 
     def __init__(self, *, subtypes: bool = False, offsets: tuple[int, int] | None = None) -> None:
+        if offsets is not None and offsets[0] > offsets[1]:
+            raise ValueError(f"offsets: {offsets}; allowed are None, and the least and the largest, as (-3, 2)")
         self._subtypes, self._offsets = subtypes, offsets
         self._num_words: Counter[Relation] = Counter()
         self._at_offset: dict[Relation, Counter[int]] = {}
@@ -83,26 +57,25 @@ class Dependencies:
 
     def add(self, views: Mapping[str, SiteView], batch: AnalysisBatch) -> None:
         """Take in the encoder sites of a batch; sentences without a tree are passed over."""
-        arcs = self._arcs(batch)
-        if not arcs:
+        ends: dict[_Start, set[int]] = {}
+        for start, end in self._arcs(batch):
+            ends.setdefault(start, set()).add(end)
+        if not ends:
             return
-        for relation, found in arcs.items():
-            groups = {(arc.sentence, arc.start) for arc in found}
-            self._num_words[relation] += len(groups)
-            offsets = {(arc.sentence, arc.start, arc.end - arc.start) for arc in found}
-            self._at_offset.setdefault(relation, Counter()).update(offset for _, _, offset in offsets)
+        for start, found in ends.items():
+            self._num_words[start.relation] += 1
+            self._at_offset.setdefault(start.relation, Counter()).update(end - start.word for end in found)
+        arcs = _Arcs(ends)
         for site, view in views.items():
-            words = word_weights(view.weights, view.queries, view.keys)[..., :-1]
-            best = words.masked_fill(~words_with_pieces(view.keys)[:, None, None], -1).argmax(3)
-            for relation, found in arcs.items():
-                hits = _hits(best, found)
+            best = most_looked_at(word_weights(view.weights, view.queries, view.keys), view.keys)
+            for relation, hits in zip(arcs.relations, arcs.hits(best), strict=True):
                 of_sites = self._hits.setdefault(relation, {})
                 of_sites[site] = of_sites[site] + hits if site in of_sites else hits
 
     def scores(self) -> list[RelationScore]:
-        """One for each relation and direction, the most frequent first."""
+        """One for each relation and direction, the most frequent first, equally frequent ones by name."""
         found = []
-        for relation, num_words in self._num_words.most_common():
+        for relation, num_words in sorted(self._num_words.items(), key=lambda item: (-item[1], item[0])):
             offset, number = self._best_offset(relation)
             found.append(
                 RelationScore(
@@ -117,17 +90,14 @@ class Dependencies:
 
     def _best_offset(self, relation: Relation) -> tuple[int, int]:
         """The offset that finds most words, and how many; the shortest of equals, and of these the one to the left."""
-        low, high = self._offsets or (-(10**9), 10**9)
-        counts = {key: number for key, number in self._at_offset[relation].items() if low <= key <= high}
-        if not counts:
-            return (low if abs(low) < abs(high) else high), 0
-        offset = min(counts, key=lambda key: (-counts[key], abs(key), key))
+        counts = self._at_offset[relation]
+        allowed = counts if self._offsets is None else range(self._offsets[0], self._offsets[1] + 1)
+        offset = min(allowed, key=lambda each: (-counts[each], abs(each), each))
         return offset, counts[offset]
 
-    def _arcs(self, batch: AnalysisBatch) -> dict[Relation, list[Arc]]:
-        """By relation; `all` has those of every relation."""
-        has_pieces = words_with_pieces(batch.source).tolist()
-        found: dict[Relation, list[Arc]] = {}
+    def _arcs(self, batch: AnalysisBatch) -> Iterator[tuple[_Start, int]]:
+        """Each dependency from both its ends, once as what it is and once as `all`, and the word at its other end."""
+        has_pieces = batch.source.has_pieces.tolist()
         for number, sentence in enumerate(batch.sentences):
             parse = sentence.source.parse
             if parse is None:
@@ -135,30 +105,41 @@ class Dependencies:
             for word, (head, relation) in enumerate(zip(parse.heads, parse.relations, strict=True)):
                 if not head:
                     continue
-                ends = parse.token_of[word], parse.token_of[head - 1]
-                if ends[0] == ends[1] or not all(has_pieces[number][end] for end in ends):
+                lower, upper = parse.token_of[word], parse.token_of[head - 1]
+                if lower == upper or not (has_pieces[number][lower] and has_pieces[number][upper]):
                     continue
-                name = relation if self._subtypes else relation.partition(":")[0]
-                for key, direction, start, end in _directions(name, *ends):
-                    found.setdefault(Relation(key, direction), []).append(Arc(number, start, end))
-        return found
+                for name in (relation if self._subtypes else relation.partition(":")[0], ALL):
+                    yield _Start(Relation(name, TO_HEAD), number, lower), upper
+                    yield _Start(Relation(name, TO_DEPENDENT), number, upper), lower
 
 
-def _directions(name: str, dependent: int, head: int) -> Iterator[tuple[str, str, int, int]]:
-    for key in (name, ALL):
-        yield key, TO_HEAD, dependent, head
-        yield key, TO_DEPENDENT, head, dependent
-
-
-def _hits(best: Tensor, arcs: list[Arc]) -> Tensor:
-    """How many of the words that arcs start from have their largest weight on the end of one: [H], float64.
+class _Arcs:
+    """The arcs of a batch as tensors, for all sites.
 
     Args:
-        best: the word that each word looks at most [B, H, W].
-        arcs: of the batch.
+        ends: the words at the other end, for each that is looked from.
     """
-    sentences, starts, ends = torch.tensor(arcs).T
-    found = best[sentences, :, starts] == ends[:, None]
-    _, group = torch.unique(torch.stack((sentences, starts)), dim=1, return_inverse=True)
-    num_found = torch.zeros(int(group.max()) + 1, best.shape[1], dtype=torch.long).index_add_(0, group, found.long())
-    return (num_found > 0).double().sum(0)
+
+    def __init__(self, ends: Mapping[_Start, set[int]]) -> None:
+        numbers = {relation: number for number, relation in enumerate(dict.fromkeys(start.relation for start in ends))}
+        self.relations = list(numbers)
+        # [G], [A] and [A, 3]
+        self._relation_of = torch.tensor([numbers[start.relation] for start in ends])
+        self._start_of = torch.tensor([number for number, found in enumerate(ends.values()) for _ in found])
+        arcs = [(start.sentence, start.word, end) for start, found in ends.items() for end in found]
+        self._sentences, self._words, self._ends = torch.tensor(arcs).T
+
+    def hits(self, best: Tensor) -> Tensor:
+        """How many of the words have their largest weight on the end of one of their arcs.
+
+        Args:
+            best: the word that each word looks at most [B, H, W].
+
+        Returns:
+            [R, H], float64.
+        """
+        found = best[self._sentences, :, self._words] == self._ends[:, None]
+        num_heads = best.shape[1]
+        of_starts = torch.zeros(len(self._relation_of), num_heads).index_add_(0, self._start_of, found.float())
+        hits = torch.zeros(len(self.relations), num_heads, dtype=torch.float64)
+        return hits.index_add_(0, self._relation_of, (of_starts > 0).double())

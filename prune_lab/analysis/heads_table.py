@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from prune_lab.analysis.labels import Role, Thresholds, roles_of
 from prune_lab.analysis.measure import Measured
-from prune_lab.analysis.roles import MAX_OFFSET
+from prune_lab.analysis.roles import OFFSETS, offset_name
 from prune_lab.heads import HeadSite
 
 # fmt: off
@@ -57,35 +57,25 @@ def head_rows(
     """
     rows = []
     for site, numbers in measured.numbers.items():
-        found = measured.measures.get(site, {})
         for place, number in enumerate(numbers):
-            own = {name: values[place] for name, values in found.items()}
+            own = {name: values[place] for name, values in measured.measures.get(site, {}).items()}
             shares = [(score, score.shares[site][place]) for score in measured.relations if site in score.shares]
             rows.append(
                 HeadRow(
                     site=site,
                     head=number,
-                    measures=own | _best_offset(own) | dict((more or {}).get(site, {}).get(number, {})),
+                    measures={**own, **(more or {}).get(site, {}).get(number, {})},
                     relations={str(score.relation): share for score, share in shares},
-                    roles=roles_of(site, own, shares, limits),
+                    roles=roles_of(own, shares, limits),
                 )
             )
     return rows
 
 
-def _best_offset(measures: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The offset at which most of the largest weights are, and their share; the nearest of equals."""
-    at = {offset: measures.get(f"offset_{offset}") for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)}
-    if all(share is None for share in at.values()):
-        return {}
-    best = max(at, key=lambda offset: (at[offset] or 0, -abs(offset), -offset))
-    return {"best_offset": best, "best_offset_share": at[best]}
-
-
 def measure_names(rows: Iterable[HeadRow]) -> list[str]:
     """The measures that any row has, in the order of the table."""
     there = {name: None for row in rows for name in row.measures}
-    offsets = [f"offset_{offset}" for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)]
+    offsets = [offset_name(offset) for offset in OFFSETS]
     known = [name for name in _ORDER if name in there]
     others = [name for name in there if name not in known and name not in offsets]
     return [*known, *others, *(name for name in offsets if name in there)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from prune_lab.analysis.dependencies import ALL, RelationScore
-from prune_lab.analysis.roles import MAX_OFFSET
-from prune_lab.heads import kind_of_site
+from prune_lab.analysis.relations import ALL, RelationScore
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,40 +80,34 @@ class Role:
 
 
 def roles_of(
-    site: str, measures: Mapping[str, float | None], shares: Iterable[tuple[RelationScore, float]], limits: Thresholds
+    measures: Mapping[str, float | None], shares: Iterable[tuple[RelationScore, float]], limits: Thresholds
 ) -> list[Role]:
     """The roles of a head: positional, rare word, marks, translation, then relations, those most above first.
 
     Args:
-        site: of the head.
-        measures: of the head, by the names of `look` and `alignment`.
+        measures: of the head, by the names of `look`, `best_offsets` and `alignment`.
         shares: of each relation, what was found for it and the head's share.
         limits: see there.
     """
-    found = []
-    if kind_of_site(site) != "decoder.cross":
-        at = {offset: measures.get(f"offset_{offset}") for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)}
-        best = max(at, key=lambda offset: (at[offset] or 0, -abs(offset)))
-        if _reaches(at[best], limits.positional):
-            found.append(Role(f"positional {best:+d}" if best else "positional 0", at[best] or 0))
-    for name, measure, limit in (
-        ("rare word", "rarest", limits.rare_word),
-        ("begin mark", "at_begin", limits.begin),
-        ("diagonal", "diagonal", limits.diagonal),
-        ("alignment", "aligned", limits.alignment),
-    ):
-        if _reaches(measures.get(measure), limit):
-            found.append(Role(name, measures[measure] or 0))
+    offset = measures.get("best_offset")
+    positional = f"positional {offset:+.0f}" if offset else "positional 0"
+    candidates = (
+        (positional, measures.get("best_offset_share"), limits.positional),
+        ("rare word", measures.get("rarest"), limits.rare_word),
+        ("begin mark", measures.get("at_begin"), limits.begin),
+        ("diagonal", measures.get("diagonal"), limits.diagonal),
+        ("alignment", measures.get("aligned"), limits.alignment),
+    )
+    found = [Role(name, value) for name, value, limit in candidates if value is not None and 0 < value >= limit]
     return found + sorted(_syntactic(shares, limits), key=lambda role: -role.value)
 
 
-def _syntactic(shares: Iterable[tuple[RelationScore, float]], limits: Thresholds) -> Iterable[Role]:
+def _syntactic(shares: Iterable[tuple[RelationScore, float]], limits: Thresholds) -> Iterator[Role]:
     for score, share in shares:
+        if score.relation.name == ALL or score.num_words < limits.min_words:
+            continue
         above = share - score.baseline
         needed = limits.syntactic * (score.baseline if limits.relative else 1)
-        if score.relation.name != ALL and score.num_words >= limits.min_words and above >= needed and above > 0:
+        # The difference of 3/10 and 2/10 is a little less than 0.1.
+        if above > 0 and above >= needed - _ROUNDING:
             yield Role(str(score.relation), above)
-
-
-def _reaches(value: float | None, limit: float) -> bool:
-    return value is not None and value > 0 and value >= limit

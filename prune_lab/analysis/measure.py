@@ -6,30 +6,32 @@ Shapes: B sentences, H heads of a site, T query positions, S key positions, N he
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
 import torch
 from torch import Tensor
 
-from prune_lab.analysis.alignment import alignment
+from prune_lab.analysis.alignment import alignment, linked_words
 from prune_lab.analysis.averages import Averages
-from prune_lab.analysis.batch import AnalysisBatch, encode_batch
-from prune_lab.analysis.dependencies import Dependencies, RelationScore
+from prune_lab.analysis.batch import AnalysisBatch, EncodedSentence, batch_sentences, encode_sentences
+from prune_lab.analysis.dependencies import Dependencies
 from prune_lab.analysis.patterns import patterns
-from prune_lab.analysis.roles import look
+from prune_lab.analysis.relations import RelationScore
+from prune_lab.analysis.roles import best_offsets, look
 from prune_lab.analysis.similarity import Distances
 from prune_lab.analysis.text import Sentence, Side
 from prune_lab.analysis.view import SiteView, view_site
 from prune_lab.data.tokenizer import Tokenizer
-from prune_lab.heads import KINDS, kind_of_site
+from prune_lab.heads import KINDS
 from prune_lab.model.observation import Observation
 from prune_lab.model.transformer import Transformer
 
 # Sentences that are sorted by length before they become batches.
 _WINDOW = 1024
-# Attention weights of all sites at once in a pass.
-_MAX_WEIGHTS = 1 << 24
+# Attention weights of all sites at once in a pass; more do not fit into the caches of a processor.
+_MAX_WEIGHTS = 1 << 21
 
 Translate = Callable[[Sequence[str]], Sequence[str]]
 
@@ -40,29 +42,24 @@ class TextCounts:
 
     Attributes:
         source: how often each source piece occurs [source vocabulary].
-        target: the same for the target.
         num_sentences: sentences in all, blank ones included.
     """
 
     source: Tensor
-    target: Tensor
     num_sentences: int
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, sentences: Iterable[Sentence]) -> TextCounts:
-        """Counts a text, a window at a time; sentences without a target count on the source side alone."""
+        """Counts a text, a window at a time."""
         source = torch.zeros(tokenizer.source_vocab_size, dtype=torch.long)
-        target = torch.zeros(tokenizer.target_vocab_size, dtype=torch.long)
         num_sentences = 0
         rest = iter(sentences)
         while window := list(islice(rest, _WINDOW)):
             num_sentences += len(window)
-            sources = tokenizer.encode_sources([each.source.text for each in window])
-            targets = tokenizer.encode_targets([each.target.text for each in window if each.target is not None])
-            for counts, rows in ((source, sources), (target, targets)):
-                ids = torch.tensor([index for row in rows for index in row], dtype=torch.long)
-                counts += torch.bincount(ids, minlength=len(counts))
-        return cls(source=source, target=target, num_sentences=num_sentences)
+            rows = tokenizer.encode_sources([each.source.text for each in window])
+            ids = torch.tensor([index for row in rows for index in row])
+            source += torch.bincount(ids, minlength=len(source))
+        return cls(source=source, num_sentences=num_sentences)
 
 
 @dataclass(kw_only=True)
@@ -110,13 +107,15 @@ def measure_heads(
         sentences: read once, a window at a time; memory does not grow with their number.
         counts: how often each piece occurs, for rare words.
         translate: lines to lines, for sentences without a target; needed where there are such.
-        max_positions: longer sentences, in pieces and marks on either side, are left out.
+        max_positions: sentences that are longer on a side, in pieces and the one mark that is read with them, are left
+            out; so are those that are longer than the learned positions of the model.
         subtypes: see `Dependencies`.
         offsets: see `Dependencies`.
         progress: is told how many more sentences are done.
 
     Raises:
-        ValueError: no tokenizer, or no sentence that could be measured.
+        ValueError: no tokenizer, offsets that cannot be, a sentence without a target and nothing to translate it with,
+            or no sentence that could be measured.
     """
     tokenizer = model.tokenizer
     if tokenizer is None:
@@ -126,25 +125,25 @@ def measure_heads(
     sites = model.attention_sites()
     live = {name: [list(site.numbers).index(number) for number in site.heads()] for name, site in sites.items()}
     found = Measured(numbers={name: list(site.heads()) for name, site in sites.items()})
+    num_heads = sum(map(len, live.values()))
+    longest = max_positions if model.config.positions != "learned" else min(max_positions, model.config.max_positions)
     rest = iter(sentences)
-    training = model.training
-    model.eval()
-    try:
+    with _evaluating(model):
         while window := list(islice(rest, _WINDOW)):
-            kept = _with_targets(window, translate, found)
-            for batch in _batches(kept, tokenizer, counts, max_positions, sum(map(len, live.values())), found):
-                views = _observe(model, batch, live)
-                _take_in(views, batch, averages, dependencies, distances)
+            encoded = encode_sentences(tokenizer, _with_targets(window, translate, found))
+            short = [each for each in encoded if each.num_positions <= longest]
+            found.num_long += len(encoded) - len(short)
+            for group in _groups(short, num_heads):
+                batch = batch_sentences(group, counts.source)
+                _take_in(_observe(model, batch, live), batch, averages, dependencies, distances)
                 found.num_sentences += len(batch.sentences)
                 found.num_parsed += sum(each.source.parse is not None for each in batch.sentences)
             if progress is not None:
                 progress(len(window))
-    finally:
-        model.train(training)
     if not found.num_sentences:
-        left_out = f"{found.num_blank} are blank on a side, {found.num_long} longer than {max_positions} positions"
+        left_out = f"{found.num_blank} are blank on a side, {found.num_long} longer than {longest} positions"
         raise ValueError(f"no sentence to measure: {left_out}; allowed is a text with at least one other")
-    found.measures = {name: averages.of_site(name) for name in sites}
+    found.measures = {name: averages.of_site(name) | best_offsets(averages, name) for name in sites}
     found.relations = dependencies.scores()
     for kind, between in distances.items():
         if between.num_queries:
@@ -167,34 +166,28 @@ def _with_targets(window: Sequence[Sentence], translate: Translate | None, found
     return kept
 
 
-def _batches(
-    sentences: Sequence[Sentence],
-    tokenizer: Tokenizer,
-    counts: TextCounts,
-    max_positions: int,
-    num_heads: int,
-    found: Measured,
-) -> Iterator[AnalysisBatch]:
+def _groups(encoded: Sequence[EncodedSentence], num_heads: int) -> Iterator[list[EncodedSentence]]:
     """Sentences of like length together, within a bound on their attention weights."""
-    lengths = [
-        max(len(source), len(target))
-        for source, target in zip(
-            tokenizer.encode_sources([each.source.text for each in sentences]),
-            tokenizer.encode_targets([each.target.text for each in sentences if each.target is not None]),
-            strict=True,
-        )
-    ]
-    short = [number for number, length in enumerate(lengths) if length <= max_positions]
-    order = sorted(short, key=lengths.__getitem__)
-    found.num_long += len(sentences) - len(order)
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] ** 2 * max(1, num_heads) <= _MAX_WEIGHTS:
-            stop += 1
-        chosen = [sentences[number] for number in order[start:stop]]
-        yield encode_batch(tokenizer, chosen, counts.source, counts.target)
-        start = stop
+    group: list[EncodedSentence] = []
+    for each in sorted(encoded, key=lambda one: one.num_positions):
+        if group and (len(group) + 1) * each.num_positions**2 * num_heads > _MAX_WEIGHTS:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group
+
+
+@contextmanager
+def _evaluating(model: Transformer) -> Iterator[None]:
+    """Evaluation mode; every part is in its own mode again afterwards."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
 
 
 @torch.no_grad()
@@ -214,12 +207,13 @@ def _take_in(
     dependencies: Dependencies,
     distances: dict[str, Distances],
 ) -> None:
+    links = linked_words(batch)
     for site, view in views.items():
         averages.add(site, patterns(view) | look(view))
-        if view.kind == "decoder.cross":
-            averages.add(site, alignment(view, batch))
+        if view.kind == "decoder.cross" and links is not None:
+            averages.add(site, alignment(view, links))
     dependencies.add({site: view for site, view in views.items() if view.kind == "encoder.self"}, batch)
     for kind, between in distances.items():
-        of_kind = [view for site, view in views.items() if kind_of_site(site) == kind]
-        if of_kind and any(view.weights.shape[1] for view in of_kind):
+        of_kind = [view for view in views.values() if view.kind == kind]
+        if any(view.weights.shape[1] for view in of_kind):
             between.add([view.weights for view in of_kind], of_kind[0].counted)

@@ -31,7 +31,7 @@ def patterns(view: SiteView) -> dict[str, PerQuery]:
     found = {
         "confidence": PerQuery(weights.masked_fill(~readable[:, None, None], 0).amax(3), steps),
         "entropy": PerQuery(
-            -torch.special.xlogy(weights, weights).sum(3) / view.num_keys.clamp(min=2).log()[:, None],
+            entropies(weights) / view.num_keys.clamp(min=2).log()[:, None],
             counted & (view.num_keys > 1),
         ),
     }
@@ -68,3 +68,9 @@ def _neighbours(view: SiteView) -> dict[str, PerQuery]:
 def _mass(weights: Tensor, keys: Tensor) -> Tensor:
     """The weight on some keys [B, S], summed: [B, H, T]."""
     return (weights * keys[:, None, None]).sum(3)
+
+
+def entropies(weights: Tensor) -> Tensor:
+    """Entropy in nats of distributions over the last dimension; a weight of 0 adds nothing."""
+    # Several times as fast as `torch.special.xlogy`, which does not use vector instructions.
+    return -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log()).sum(-1)

@@ -131,7 +131,8 @@ def wilson_interval(share: float, number: int) -> tuple[float, float]:
     z = 1.959963984540054
     centre = (share + z * z / (2 * number)) / (1 + z * z / number)
     half = z / (1 + z * z / number) * math.sqrt(share * (1 - share) / number + z * z / (4 * number * number))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not put a share of 0 or 1 outside.
+    return max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half))
 
 
 def relations_csv(analysis: Analysis) -> str:
@@ -156,15 +157,20 @@ def read_roles(path: str | Path) -> dict[str, Any]:
         `model` and `text` as stored, and `roles`: name of the head -> names of its roles.
 
     Raises:
+        FileNotFoundError: there is no such file.
         ValueError: a file of another version, or none of an analysis.
     """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"analysis {path} does not exist")
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         if content["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version {content['format_version']!r}")
-        roles = {f"{row['site']}.{row['head']}": list(row["roles"]) for row in content["heads"]}
-        return {"model": content["model"], "text": content["text"], "roles": roles}
-    except (ValueError, KeyError, TypeError) as error:
+        roles = {f"{row['site']}.{row['head']}": list(dict(row["roles"])) for row in content["heads"]}
+        return {"model": dict(content["model"]), "text": dict(content["text"]), "roles": roles}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
         raise ValueError(
-            f"{path}: no analysis of this release ({error}); allowed is one of prune-lab-analyse"
+            f"{path}: no analysis of this release ({reason}); allowed is an analysis.json of prune-lab-analyse"
         ) from None

@@ -8,9 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from prune_lab.analysis.averages import Averages
 from prune_lab.analysis.view import PerQuery, SiteView
 
-MAX_OFFSET = 5
+OFFSETS = range(-5, 6)
 
 
 def look(view: SiteView) -> dict[str, PerQuery]:
@@ -24,22 +25,53 @@ def look(view: SiteView) -> dict[str, PerQuery]:
         the source that is as far along it as the predicted piece is along the target.
     """
     best = view.weights.argmax(3)
-    counted, keys = view.counted, view.keys
+    counted = view.counted
     found = {}
-    places = torch.arange(best.shape[2])[None, None]
+    places = torch.arange(best.shape[2])
     if view.kind != "decoder.cross":
-        for offset in range(-MAX_OFFSET, MAX_OFFSET + 1 if view.kind == "encoder.self" else 1):
-            found[f"offset_{offset}"] = _share(best - places == offset, counted & _has_key(view, offset))
-    if view.kind == "decoder.self":
-        found["at_begin"] = _share(best == 0, counted & (places[0] > 1))
+        for offset in OFFSETS:
+            if offset <= 0 or view.kind == "encoder.self":
+                found[offset_name(offset)] = _share(best - places == offset, counted & _has_key(view, offset))
+    if view.num_rarer is None:
+        found["at_begin"] = _share(best == 0, counted & (places > 1))
     else:
-        rank = keys.num_rarer[:, None].expand(-1, best.shape[1], -1).gather(2, best)
-        on_piece = keys.is_piece[:, None].expand(-1, best.shape[1], -1).gather(2, best)
+        rank = _at(view.num_rarer, best)
+        on_piece = _at(view.keys.is_piece, best)
         found["rarest"] = _share(on_piece & (rank < 1), counted)
         found["two_rarest"] = _share(on_piece & (rank < 2), counted)
     if view.kind == "decoder.cross":
         found["diagonal"] = _share(_near_diagonal(best, view), counted)
     return found
+
+
+def offset_name(offset: int) -> str:
+    """What the share of queries that look so many positions away is called among the measures."""
+    return f"offset_{offset}"
+
+
+def best_offsets(averages: Averages, site: str) -> dict[str, list[float | None]]:
+    """The offset at which most largest weights of each head are, and their share of the queries with a key there.
+
+    Most are counted in queries: in a short sentence, few have a key far away, and a head that always looks at the end
+    mark would find all of these. Of equals it is the nearest offset, and of these the one to the left.
+
+    Returns:
+        `best_offset` and `best_offset_share`; nothing at cross sites.
+    """
+    hits, shares = averages.totals(site), averages.of_site(site)
+    offsets = sorted((each for each in OFFSETS if offset_name(each) in hits), key=lambda each: (abs(each), each))
+    if not offsets:
+        return {}
+    best = [max(offsets, key=lambda each: hits[offset_name(each)][head]) for head in range(len(hits[offset_name(0)]))]
+    return {
+        "best_offset": list(best),
+        "best_offset_share": [shares[offset_name(offset)][head] for head, offset in enumerate(best)],
+    }
+
+
+def _at(keys: Tensor, best: Tensor) -> Tensor:
+    """What is known of keys [B, S], at those that are looked at [B, H, T]."""
+    return keys[:, None].expand(-1, best.shape[1], -1).gather(2, best)
 
 
 def _has_key(view: SiteView, offset: int) -> Tensor:
@@ -50,12 +82,16 @@ def _has_key(view: SiteView, offset: int) -> Tensor:
 
 
 def _near_diagonal(best: Tensor, view: SiteView) -> Tensor:
-    """Query t predicts piece t of the target, both counted from 0, the end mark the last: [B, H, T]."""
+    """Query t of T predicts piece t of the target, both counted from 0, the end mark the last: [B, H, T].
+
+    It is as far along as position p of S on the source with (p + 1/2) / S = (t + 1/2) / T.
+    """
     num_targets = view.queries.is_real.sum(1)[:, None, None]
     num_sources = view.keys.is_real.sum(1)[:, None, None]
-    along = (torch.arange(best.shape[2])[None, None] + 0.5) / num_targets * num_sources - 0.5
-    return (best - along).abs() <= 1
+    places = torch.arange(best.shape[2])
+    # |best - p| <= 1 times 2 T, in whole numbers: a distance of exactly 1 must not depend on rounding.
+    return (2 * num_targets * best - (2 * places + 1) * num_sources + num_targets).abs() <= 2 * num_targets
 
 
 def _share(hits: Tensor, counted: Tensor) -> PerQuery:
-    return PerQuery(hits.float(), counted.expand(hits.shape[0], hits.shape[2]))
+    return PerQuery(hits.float(), counted)

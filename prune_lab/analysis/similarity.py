@@ -8,14 +8,14 @@ Shapes: N heads of one kind at all layers, Q queries, S key positions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-# So many numbers at once in a table of mixtures.
-_MAX_NUMBERS = 1 << 22
+from prune_lab.analysis.patterns import entropies
 
 
 class Distances:
@@ -59,20 +59,15 @@ def divergences(weights: Tensor) -> Tensor:
     Returns:
         [N, N] in nats, float64, symmetric with a diagonal of 0.
     """
-    num_queries, num_heads, num_keys = weights.shape
+    num_heads = weights.shape[1]
     total = torch.zeros(num_heads, num_heads, dtype=torch.float64)
-    at_once = max(1, _MAX_NUMBERS // max(1, num_heads * num_keys))
-    for part in weights.split(at_once):
-        own = _entropies(part)
-        for head in range(num_heads - 1):
-            mixture = (part[:, head, None] + part[:, head + 1 :]) / 2
-            apart = _entropies(mixture) - (own[:, head, None] + own[:, head + 1 :]) / 2
-            total[head, head + 1 :] += apart.clamp(min=0).double().sum(0)
+    own = entropies(weights)
+    for head in range(num_heads - 1):
+        mixture = (weights[:, head, None] + weights[:, head + 1 :]) / 2
+        apart = entropies(mixture).double() - (own[:, head, None] + own[:, head + 1 :]).double() / 2
+        # Rounding takes equal and disjoint heads a little out of the range.
+        total[head, head + 1 :] = apart.clamp(0, math.log(2)).sum(0)
     return total + total.T
-
-
-def _entropies(weights: Tensor) -> Tensor:
-    return -torch.special.xlogy(weights, weights).sum(-1)
 
 
 def place(distances: Tensor, num_dimensions: int = 2) -> np.ndarray:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from prune_lab.data.conllu import ParsedSentence, read_conllu
-from prune_lab.data.corpus import Pair, read_lines
+from prune_lab.data.corpus import Pair, stream_file
 from prune_lab.data.synthetic import SyntheticPair
 
 Item = TypeVar("Item")
-_LINK = re.compile(r"(\d+)([-p?])(\d+)")
+_LINK = re.compile(r"([0-9]+)[-p?]([0-9]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,11 +25,21 @@ class Side:
         text: what the tokenizer reads.
         spans: of each word, where it begins and ends in the text, in characters.
         parse: the tree, whose tokens are the words, or None.
+
+    Raises:
+        ValueError: a tree with another number of tokens.
     """
 
     text: str
     spans: tuple[tuple[int, int], ...]
     parse: ParsedSentence | None = None
+
+    def __post_init__(self) -> None:
+        if self.parse is not None and len(self.parse.tokens) != len(self.spans):
+            raise ValueError(
+                f"parse: {len(self.parse.tokens)} tokens for the {len(self.spans)} words of {self.text!r}; "
+                "allowed is one for each"
+            )
 
     @classmethod
     def of_text(cls, text: str, parse: ParsedSentence | None = None) -> Side:
@@ -45,16 +55,13 @@ class Side:
             tokenized: a space after each token, for models of tokenised text; else as the file says.
             lowercase: for models of text without case.
         """
-        parts, spans, end = [], [], 0
-        for token, space in zip(parse.tokens, parse.space_after, strict=True):
-            token = token.lower() if lowercase else token
-            spans.append((end, end + len(token)))
-            end += len(token)
-            parts.append(token)
-            if space or tokenized:
-                parts.append(" ")
-                end += 1
-        return cls(text="".join(parts).rstrip(), spans=tuple(spans), parse=parse)
+        # Some characters become several in lower case, so words are measured as they stand in the text.
+        words = [token.lower() if lowercase else token for token in parse.tokens]
+        text, spans = "", []
+        for word, space in zip(words, parse.space_after, strict=True):
+            spans.append((len(text), len(text) + len(word)))
+            text += word + (" " if space or tokenized else "")
+        return cls(text=text.removesuffix(" "), spans=tuple(spans), parse=parse)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -146,13 +153,13 @@ def read_links(path: str | Path) -> Iterator[frozenset[tuple[int, int]]]:
         FileNotFoundError: there is no such file.
         ValueError: a line with anything else.
     """
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(stream_file(path), start=1):
         found = set()
         for item in line.split():
             match = _LINK.fullmatch(item)
             if match is None:
                 raise ValueError(f"{path}, line {number}: {item!r}; allowed are links such as 0-0, with words from 0")
-            found.add((int(match[1]), int(match[3])))
+            found.add((int(match[1]), int(match[2])))
         yield frozenset(found)
 
 

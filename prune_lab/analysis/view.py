@@ -21,12 +21,13 @@ class SiteView:
 
     Attributes:
         kind: `encoder.self`, `decoder.self` or `decoder.cross`.
-        weights: [B, H, T, S], over the keys that a query may read.
+        weights: [B, H, T, S], 0 on keys that a query may not read.
         queries: the query side.
         keys: the key side.
         counted: [B, T], queries that are measured: pieces, and at cross sites also the begin mark, which predicts the
             first piece.
         num_keys: [B, T], keys that each query may read.
+        num_rarer: [B, S], see `AnalysisBatch`; None at sites whose keys are the target.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class SiteView:
     keys: SideBatch
     counted: Tensor
     num_keys: Tensor
+    num_rarer: Tensor | None
 
 
 class PerQuery(NamedTuple):
@@ -54,16 +56,16 @@ def view_site(site: str, weights: Tensor, batch: AnalysisBatch) -> SiteView:
     kind = kind_of_site(site)
     queries = batch.source if kind == "encoder.self" else batch.target
     keys = batch.target if kind == "decoder.self" else batch.source
-    num_queries = queries.ids.shape[1]
     if kind == "decoder.self":
-        num_keys = torch.arange(1, num_queries + 1).expand_as(queries.ids)
+        num_keys = torch.arange(1, queries.ids.shape[1] + 1).expand_as(queries.ids)
     else:
         num_keys = keys.is_real.sum(1, keepdim=True).expand_as(queries.ids)
     return SiteView(
         kind=kind,
-        weights=weights.masked_fill(~keys.is_real[:, None, None], 0),
+        weights=weights,
         queries=queries,
         keys=keys,
         counted=queries.is_real if kind == "decoder.cross" else queries.is_piece,
         num_keys=num_keys,
+        num_rarer=None if kind == "decoder.self" else batch.num_rarer,
     )

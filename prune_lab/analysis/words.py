@@ -25,19 +25,20 @@ def word_weights(weights: Tensor, queries: SideBatch, keys: SideBatch) -> Tensor
         [B, H, W, X + 1]; the last column is the weight on what is of no word: marks, and spaces of their own. Rows of
         words that have pieces sum to 1, those of others to 0.
     """
-    from_pieces, to_words = _members(queries), _members(keys)
-    rest = keys.is_real & (keys.word == NO_WORD)
-    to_words = torch.cat((to_words, rest[..., None].to(to_words.dtype)), dim=2)
-    averaged = from_pieces / from_pieces.sum(1, keepdim=True).clamp(min=1)
-    return averaged.transpose(1, 2)[:, None].to(weights.dtype) @ weights @ to_words[:, None].to(weights.dtype)
+    from_pieces = queries.members / queries.members.sum(1, keepdim=True).clamp(min=1)
+    rest = (keys.is_real & (keys.word == NO_WORD)).to(keys.members.dtype)
+    to_words = torch.cat((keys.members, rest[..., None]), dim=2)
+    return from_pieces.transpose(1, 2)[:, None].to(weights.dtype) @ weights @ to_words[:, None].to(weights.dtype)
 
 
-def words_with_pieces(side: SideBatch) -> Tensor:
-    """[B, W], which words can be looked at."""
-    return _members(side).any(1)
+def most_looked_at(words: Tensor, keys: SideBatch) -> Tensor:
+    """The word that has the largest weight, the first of equals; words without pieces have none.
 
+    Args:
+        words: what `word_weights` gives [B, H, W, X + 1].
+        keys: the key side.
 
-def _members(side: SideBatch) -> Tensor:
-    """[B, T, W], 1 where a piece is of a word."""
-    numbers = torch.arange(max(side.num_words, default=0))
-    return (side.word[..., None] == numbers).float()
+    Returns:
+        [B, H, W], numbers of words.
+    """
+    return words[..., :-1].masked_fill(~keys.has_pieces[:, None, None], -1).argmax(3)

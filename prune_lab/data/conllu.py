@@ -6,17 +6,22 @@ written as one (``zum`` is ``zu`` and ``dem``, a multi-word token). Empty nodes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import conllu
 from conllu.exceptions import ParseException
+from conllu.parser import parse_id_value, parse_int_value
 
-from prune_lab.data.lines import stream_lines
+from prune_lab.data.corpus import stream_file
 
-_NUM_COLUMNS = 10
+_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+# Column -> how it is read, and what it may hold; those that are not here are taken as they are.
+_PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "id": (parse_id_value, "whole numbers, 3-4 for a multi-word token and 8.1 for an empty node"),
+    "head": (parse_int_value, "whole numbers from 0, and _ for none"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +33,7 @@ class ParsedSentence:
         space_after: whether a space follows each token.
         token_of: for each word, the index of the token that it is in.
         heads: for each word, the 1-based number of the word that it depends on; 0 for the root, None where the file
-            has no head.
+            has no head. Nothing asks whether they make one tree: dependencies are looked at one by one.
         relations: for each word, its relation to that; subtypes as in the file (``nsubj:pass``).
         tags: universal part of speech of each word; ``_`` where the file has none.
 
@@ -86,88 +91,84 @@ def read_conllu(path: str | Path) -> Iterator[ParsedSentence]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line that is no CoNLL-U, named with its number; damaged gzip; not UTF-8.
+        ValueError: a line that is no CoNLL-U, named with its number; a directory; damaged gzip; not UTF-8.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"CoNLL-U file {path} does not exist")
-    with path.open("rb") as stream:
-        block: list[tuple[int, str]] = []
-        for number, line in enumerate(stream_lines(stream, str(path)), start=1):
-            if line.strip():
-                block.append((number, line))
-            elif block:
-                yield _sentence(block, path)
-                block = []
-        if block:
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate(stream_file(path), start=1):
+        if line.strip():
+            block.append((number, line))
+        elif block:
             yield _sentence(block, path)
+            block = []
+    if block:
+        yield _sentence(block, path)
 
 
-def _sentence(block: Sequence[tuple[int, str]], path: Path) -> ParsedSentence:
+def _sentence(block: Sequence[tuple[int, str]], path: str | Path) -> ParsedSentence:
     """The sentence that numbered lines stand for."""
     tokens: list[str] = []
     space_after: list[bool] = []
-    token_of: list[int] = []
-    heads: list[int | None] = []
-    relations: list[str] = []
-    tags: list[str] = []
-    numbers: list[int] = []
-    last_covered = 0
-    for number, line in block:
+    words: list[tuple[int, int, dict[str, Any]]] = []  # line, token, columns
+    last_covered, line_of_last = 0, 0
+    for line_number, line in block:
         if line.startswith("#"):
             continue
-        node = _node(line, number, path)
-        if isinstance(node["id"], tuple):
-            if node["id"][1] == "-":
-                last_covered = node["id"][2]
-                tokens.append(node["form"])
-                space_after.append(_has_space_after(node))
-            continue
-        if node["id"] != len(heads) + 1:
-            raise _wrong(path, number, f"word {node['id']} follows word {len(heads)}; words are numbered from 1")
-        if node["id"] > last_covered:
+        node = _columns_of(line, line_number, path)
+        match node["id"]:
+            case (_, ".", _):
+                continue
+            case (first, _, last):
+                if first != len(words) + 1 or first <= last_covered:
+                    what = f"multi-word token {first}-{last} follows word {len(words)}"
+                    raise _wrong(path, line_number, f"{what}; allowed is one before its words, which are in no other")
+                last_covered, line_of_last = last, line_number
+                is_token = True
+            case number:
+                if number != len(words) + 1:
+                    what = f"word {number} follows word {len(words)}"
+                    raise _wrong(path, line_number, f"{what}; allowed are words in order, numbered from 1")
+                is_token = number > last_covered
+                words.append((line_number, len(tokens) - (not is_token), node))
+        if is_token:
             tokens.append(node["form"])
-            space_after.append(_has_space_after(node))
-        numbers.append(number)
-        token_of.append(len(tokens) - 1)
-        heads.append(node["head"])
-        relations.append(node["deprel"] or "_")
-        tags.append(node["upos"] or "_")
-    if last_covered > len(heads):
-        raise _wrong(path, block[-1][0], f"word {last_covered} of a multi-word token is missing")
-    for number, head, place in zip(numbers, heads, range(1, len(heads) + 1), strict=True):
-        if head is not None and (head > len(heads) or head == place):
-            raise _wrong(path, number, f"head {head} of word {place}; allowed are 0 to {len(heads)} but itself")
+            space_after.append("SpaceAfter=No" not in node["misc"].split("|"))
+    if last_covered > len(words):
+        what = f"a multi-word token up to word {last_covered} in a sentence of {len(words)}"
+        raise _wrong(path, line_of_last, f"{what}; allowed are words that are there")
+    for number, (line_number, _, node) in enumerate(words, start=1):
+        head = node["head"]
+        if head is not None and (not 0 <= head <= len(words) or head == number):
+            what = f"head {head} of word {number}"
+            raise _wrong(path, line_number, f"{what}; allowed are 0 to {len(words)} but the word itself")
     return ParsedSentence(
         tokens=tuple(tokens),
         space_after=tuple(space_after),
-        token_of=tuple(token_of),
-        heads=tuple(heads),
-        relations=tuple(relations),
-        tags=tuple(tags),
+        token_of=tuple(token for _, token, _ in words),
+        heads=tuple(node["head"] for _, _, node in words),
+        relations=tuple(node["deprel"] or "_" for _, _, node in words),
+        tags=tuple(node["upos"] or "_" for _, _, node in words),
     )
 
 
-def _node(line: str, number: int, path: Path) -> dict[str, Any]:
-    """A line of a sentence as the fields of a node."""
-    num_columns = line.count("\t") + 1
-    if num_columns != _NUM_COLUMNS:
-        raise _wrong(path, number, f"{num_columns} columns; allowed are {_NUM_COLUMNS}, with tabs between them")
-    try:
-        (node,) = conllu.parse(line)[0]
-    except (ParseException, ValueError, IndexError) as error:
-        raise _wrong(path, number, " ".join(str(error).split()) or type(error).__name__) from None
-    head, form = node["head"], node["form"]
-    if head is not None and (not isinstance(head, int) or head < 0):
-        raise _wrong(path, number, f"head {head!r}; allowed are whole numbers from 0")
-    if not form or not form.strip():
-        raise _wrong(path, number, "the form of a word is empty")
-    return dict(node)
+def _columns_of(line: str, number: int, path: str | Path) -> dict[str, Any]:
+    """A line of a sentence as its columns by name."""
+    # The library's own reader of lines also cuts them at two spaces, takes what is too short, and trims words.
+    texts = line.split("\t")
+    if len(texts) != len(_COLUMNS):
+        raise _wrong(path, number, f"{len(texts)} columns; allowed are {len(_COLUMNS)}, with tabs between them")
+    node: dict[str, Any] = dict(zip(_COLUMNS, texts, strict=True))
+    if not node["form"].strip():
+        raise _wrong(path, number, "form is blank; allowed is any text")
+    for name, (parse, allowed) in _PARSERS.items():
+        text = node[name]
+        try:
+            node[name] = parse(text)
+        except ParseException:
+            raise _wrong(path, number, f"{name} {text!r}; allowed are {allowed}") from None
+    if node["id"] is None:
+        raise _wrong(path, number, f"id is blank; allowed are {_PARSERS['id'][1]}")
+    return node
 
 
-def _has_space_after(node: dict[str, Any]) -> bool:
-    return (node["misc"] or {}).get("SpaceAfter") != "No"
-
-
-def _wrong(path: Path, number: int, what: str) -> ValueError:
+def _wrong(path: str | Path, number: int, what: str) -> ValueError:
     return ValueError(f"{path}, line {number}: {what}")

@@ -122,13 +122,12 @@ class TextFiles:
 
     def stream(self) -> Iterator[Pair]:
         """The pairs one after the other, for text of any length; the errors of `read` come where they are met."""
-        with _existing(self.source).open("rb") as sources, _existing(self.target).open("rb") as targets:
-            lines = stream_lines(sources, str(self.source)), stream_lines(targets, str(self.target))
-            for number, (source, target) in enumerate(zip_longest(*lines), start=1):
-                if source is None or target is None:
-                    short, other = (self.source, self.target) if source is None else (self.target, self.source)
-                    raise ValueError(f"unequal line counts: {short} has {number - 1} lines, {other} has more")
-                yield source, target
+        lines = zip_longest(stream_file(self.source), stream_file(self.target))
+        for number, (source, target) in enumerate(lines, start=1):
+            if source is None or target is None:
+                short, other = (self.source, self.target) if source is None else (self.target, self.source)
+                raise ValueError(f"unequal line counts: {short} has {number - 1} lines, {other} has more")
+            yield source, target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +190,13 @@ def read_lines(path: str | Path) -> list[str]:
         FileNotFoundError: there is no such file.
         ValueError: it is a directory, damaged gzip, or not UTF-8.
     """
+    return list(stream_file(path))
+
+
+def stream_file(path: str | Path) -> Iterator[str]:
+    """The same, one line at a time; errors come where they are met."""
     with _existing(path).open("rb") as stream:
-        return list(stream_lines(stream, str(path)))
+        yield from stream_lines(stream, str(path))
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -72,6 +72,28 @@ def test_c5_blank_lines_are_read_and_dropped_for_training(tmp_path: Path) -> Non
     assert corpus.line_numbers.tolist() == [1, 3, 5] and corpus.num_empty == 2
 
 
+def test_streams_of_two_files_hold_the_pairs_that_are_read(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.en", "\ufeffone\r\n\nthree")
+    target = write(tmp_path / "a.de.gz", gzip.compress(b"eins\nzwei\ndrei\n"))
+    files = TextFiles(source=source, target=target)
+    assert list(files.stream()) == files.read().pairs == [("one", "eins"), ("", "zwei"), ("three", "drei")]
+    short = write(tmp_path / "short.de", "eins\nzwei\n")
+    for files in (TextFiles(source=source, target=short), TextFiles(source=short, target=source)):
+        pairs = files.stream()
+        next(pairs), next(pairs)
+        with pytest.raises(ValueError) as error:
+            next(pairs)
+        assert message_of(error) == f"unequal line counts: {short} has 2 lines, {source} has more"
+    latin = write(tmp_path / "latin.de", "eins\nf\xfcnf\n".encode("latin-1"))
+    pairs = TextFiles(source=source, target=latin).stream()
+    assert next(pairs) == ("one", "eins")
+    with pytest.raises(ValueError, match=r"latin\.de is not UTF-8: line 2"):
+        next(pairs)
+    for missing in ({"source": tmp_path / "no.en", "target": target}, {"source": source, "target": tmp_path / "no.de"}):
+        with pytest.raises(FileNotFoundError, match=r"no\...\b"):
+            next(TextFiles(**missing).stream())
+
+
 @pytest.mark.parametrize("split", SPLITS)
 def test_c6_unequal_line_counts_name_both_files_and_counts(tmp_path: Path, split: str) -> None:
     source = write(tmp_path / "short.en", "line\n" * 99)
