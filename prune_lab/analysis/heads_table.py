@@ -16,7 +16,7 @@ from prune_lab.heads import HeadSite
 _ORDER = (
     "confidence", "entropy", "top_1", "top_2", "top_5", "to_begin", "to_end", "to_punctuation", "to_self",
     "to_previous", "to_next", "best_offset", "best_offset_share", "at_begin", "rarest", "two_rarest", "diagonal",
-    "aligned", "aligned_input",
+    "aligned", "aligned_input", "relevance", "signed_relevance", "relevance_in_logits", "gate", "qk_rank", "ov_rank",
 )
 # fmt: on
 

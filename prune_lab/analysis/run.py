@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from tqdm import tqdm
 
 from prune_lab.analysis.heads_table import head_rows
 from prune_lab.analysis.labels import Thresholds
-from prune_lab.analysis.measure import Measured, TextCounts, measure_heads
+from prune_lab.analysis.measure import Measured, TextCounts, Translate, measure_heads
+from prune_lab.analysis.more_measures import circuit_measures, gate_values, joined, relevance_measures
 from prune_lab.analysis.page import write_analysis
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sources import AnalysisText
@@ -31,6 +33,7 @@ class AnalysisSettings:
         max_positions: longer sentences are left out.
         subtypes: tell subtypes of relations apart.
         offsets: the least and the largest fixed offset of the baseline; None for all.
+        relevance_sentences: the first so many sentences are those that relevance is measured on; None: not measured.
         decoding: how sentences without a target are translated.
     """
 
@@ -38,6 +41,7 @@ class AnalysisSettings:
     max_positions: int = 256
     subtypes: bool = False
     offsets: tuple[int, int] | None = None
+    relevance_sentences: int | None = 100
     decoding: DecodingOptions = DEFAULT_DECODING
 
 
@@ -54,7 +58,7 @@ def analyse(
 
     Args:
         model: with its tokenizer.
-        text: read twice: once to count pieces, once to measure.
+        text: read twice: once to count pieces, once to measure; its beginning once more for relevance.
         settings: see there.
         directory: of the files.
         about: what is known of the model, for the page.
@@ -77,11 +81,18 @@ def find(
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise ValueError("model: has no tokenizer; allowed is a model loaded from an export")
+
+    def translate(lines: Sequence[str]) -> Sequence[str]:
+        return translate_lines(model, lines, settings.decoding).lines
+
     counts = TextCounts.of(tokenizer, text.read())
-    measured = _measure(model, text.read(), counts, settings)
+    measured = _measure(model, text.read(), counts, settings, translate)
+    more = [gate_values(model), circuit_measures(model)]
+    if settings.relevance_sentences is not None:
+        more.append(relevance_measures(model, islice(text.read(), settings.relevance_sentences), translate))
     heads = model.heads()
     return Analysis(
-        rows=head_rows(measured, settings.thresholds),
+        rows=head_rows(measured, settings.thresholds, joined(*more)),
         measured=measured,
         original_heads=model.original_heads(),
         limits=settings.thresholds,
@@ -96,10 +107,9 @@ def find(
     )
 
 
-def _measure(model: Transformer, sentences: Iterator[Any], counts: TextCounts, settings: AnalysisSettings) -> Measured:
-    def translate(lines: Sequence[str]) -> Sequence[str]:
-        return translate_lines(model, lines, settings.decoding).lines
-
+def _measure(
+    model: Transformer, sentences: Iterator[Any], counts: TextCounts, settings: AnalysisSettings, translate: Translate
+) -> Measured:
     # None: no bar where nobody looks (output into a file).
     with tqdm(total=counts.num_sentences, desc="heads", unit=" sentences", disable=None) as bar:
         return measure_heads(

@@ -24,8 +24,9 @@ def check(config: dict[str, Any]) -> None:
     Thresholds.from_config(config["thresholds"])
     check_offsets(config["relations"])
     whole_number(config["max_positions"], "max_positions", at_least=2)
-    if config["max_sentences"] is not None:
-        whole_number(config["max_sentences"], "max_sentences")
+    for key in ("max_sentences", "relevance_sentences"):
+        if config[key] is not None:
+            whole_number(config[key], key)
     for key, path in (("links", config["links"]), *((f"conllu.{key}", config["conllu"][key]) for key in _CONLLU[:2])):
         if path is not None and not (isinstance(path, str) and Path(path).is_file()):
             raise FileNotFoundError(f"{key}={path}: no such file")
@@ -89,6 +90,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
             max_positions=config["max_positions"],
             subtypes=config["relations"]["subtypes"],
             offsets=check_offsets(config["relations"]),
+            relevance_sentences=config["relevance_sentences"],
             decoding=decoding_options(config["decoding"]),
         ),
         directory,
