@@ -17,7 +17,7 @@ from prune_lab.analysis.alignment import alignment, linked_words
 from prune_lab.analysis.averages import Averages
 from prune_lab.analysis.batch import AnalysisBatch, EncodedSentence, batch_sentences, encode_sentences
 from prune_lab.analysis.dependencies import Dependencies
-from prune_lab.analysis.patterns import patterns
+from prune_lab.analysis.patterns import patterns, uniform_top
 from prune_lab.analysis.relations import RelationScore
 from prune_lab.analysis.roles import best_offsets, look
 from prune_lab.analysis.similarity import Distances
@@ -71,6 +71,7 @@ class Measured:
         measures: site -> measure -> a number for each head; None where no query counted.
         relations: dependency relations in both directions, at encoder sites; empty without trees.
         distances: kind -> Jensen-Shannon divergence of its heads for one query [N, N].
+        uniform: kind -> `top_1`, `top_2`, `top_5` of a head that looks at all keys alike, on this text.
         num_queries: kind -> queries behind `distances`; their product is the sum of Clark 2019.
         num_sentences: sentences that were measured.
         num_parsed: of them, those with a tree.
@@ -82,6 +83,7 @@ class Measured:
     measures: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     relations: list[RelationScore] = field(default_factory=list)
     distances: dict[str, Tensor] = field(default_factory=dict)
+    uniform: dict[str, dict[str, float | None]] = field(default_factory=dict)
     num_queries: dict[str, int] = field(default_factory=dict)
     num_sentences: int = 0
     num_parsed: int = 0
@@ -120,7 +122,7 @@ def measure_heads(
     tokenizer = model.tokenizer
     if tokenizer is None:
         raise ValueError("model: has no tokenizer; allowed is a model loaded from an export, or one it was given to")
-    averages, dependencies = Averages(), Dependencies(subtypes=subtypes, offsets=offsets)
+    averages, uniform, dependencies = Averages(), Averages(), Dependencies(subtypes=subtypes, offsets=offsets)
     distances = {kind: Distances() for kind in KINDS}
     sites = model.attention_sites()
     live = {name: [list(site.numbers).index(number) for number in site.heads()] for name, site in sites.items()}
@@ -135,7 +137,10 @@ def measure_heads(
             found.num_long += len(encoded) - len(short)
             for group in _groups(short, num_heads):
                 batch = batch_sentences(group, counts.source)
-                _take_in(_observe(model, batch, live), batch, averages, dependencies, distances)
+                views = _observe(model, batch, live)
+                _take_in(views, batch, averages, dependencies, distances)
+                for view in {view.kind: view for view in views.values()}.values():
+                    uniform.add(view.kind, uniform_top(view))
                 found.num_sentences += len(batch.sentences)
                 found.num_parsed += sum(each.source.parse is not None for each in batch.sentences)
             if progress is not None:
@@ -144,6 +149,11 @@ def measure_heads(
         left_out = f"{found.num_blank} are blank on a side, {found.num_long} longer than {longest} positions"
         raise ValueError(f"no sentence to measure: {left_out}; allowed is a text with at least one other")
     found.measures = {name: averages.of_site(name) | best_offsets(averages, name) for name in sites}
+    found.uniform = {
+        kind: {name: values[0] for name, values in of_kind.items()}
+        for kind in KINDS
+        if (of_kind := uniform.of_site(kind))
+    }
     found.relations = dependencies.scores()
     for kind, between in distances.items():
         if between.num_queries:

@@ -78,6 +78,7 @@ class Analysis:
                 }
                 for score in measured.relations
             ],
+            "uniform": {kind: dict(values) for kind, values in measured.uniform.items()},
             "distances": {kind: between.tolist() for kind, between in measured.distances.items()},
             "versions": dict(self.versions),
         }
