@@ -9,7 +9,7 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from prune_lab.results.agreement import Agreement
-from prune_lab.results.canvas import new_figure, plain_text, settings
+from prune_lab.results.canvas import new_figure, plain_text, readable_on, settings
 from prune_lab.results.style import LIGHT, Theme
 
 # Inches; a letter of a name takes about 0.08.
@@ -50,7 +50,7 @@ def agreement_map(found: Sequence[Agreement], *, theme: Theme = LIGHT) -> Figure
         for row, column in np.ndindex(values.shape):
             value = float(values[row, column])
             if not np.isnan(value):
-                colour = _readable(colours(Normalize(-1, 1)(value)))
+                colour = readable_on(colours(Normalize(-1, 1)(value)))
                 axis.text(column + 0.5, row + 0.5, _number(value), ha="center", va="center", fontsize=9, color=colour)
         middles = np.arange(len(names)) + 0.5
         axis.set_yticks(middles, labels)
@@ -71,13 +71,6 @@ def _colours(theme: Theme) -> Colormap:
     blue, vermilion = theme.methods[:2]
     colours = LinearSegmentedColormap.from_list("agreement", [vermilion, theme.background, blue])
     return colours.with_extremes(bad=theme.empty)
-
-
-def _readable(colour: Sequence[float]) -> str:
-    """Black or white, whichever stands out more on a colour (contrast of WCAG 2)."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return "#000000" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "#ffffff"
 
 
 def _number(value: float) -> str:

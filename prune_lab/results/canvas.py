@@ -56,6 +56,16 @@ def new_figure(theme: Theme, width: float, height: float, *, gap: float = 0.02) 
 
 def frame(axis: Axes, total_heads: int, theme: Theme) -> None:
     """Draws the grid and spines of a chart over remaining heads, with the unpruned model at the right end."""
+    bare_frame(axis, theme)
+    axis.set_xlim(-0.02 * total_heads, 1.04 * total_heads)
+    if total_heads % 8 == 0:
+        axis.set_xticks([total_heads * eighth // 8 for eighth in range(9)])
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
+
+
+def bare_frame(axis: Axes, theme: Theme) -> None:
+    """Draws the grid and spines of any chart."""
     axis.set_facecolor(theme.background)
     axis.grid(True, color=theme.grid, linewidth=0.8)
     axis.set_axisbelow(True)
@@ -66,11 +76,6 @@ def frame(axis: Axes, total_heads: int, theme: Theme) -> None:
     axis.tick_params(colors=theme.muted, labelcolor=theme.text)
     axis.xaxis.label.set_color(theme.text)
     axis.yaxis.label.set_color(theme.text)
-    axis.set_xlim(-0.02 * total_heads, 1.04 * total_heads)
-    if total_heads % 8 == 0:
-        axis.set_xticks([total_heads * eighth // 8 for eighth in range(9)])
-    else:
-        axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
 
 
 def title(axis: Axes, text: str, theme: Theme, *, quiet: bool = False) -> None:
@@ -125,3 +130,10 @@ def plain_text(text: str) -> str:
     """Text that matplotlib draws as it is: no formulas, and not left out of legends."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
+
+
+def readable_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever stands out more on a colour (contrast of WCAG 2)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3]]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "#ffffff"

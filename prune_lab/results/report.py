@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-from matplotlib.figure import Figure
 
 from prune_lab.heads import HeadScores
 from prune_lab.results import grids, plots, single_heads_plot, speed_plot
 from prune_lab.results.agreement_section import agreement_section
 from prune_lab.results.answer_section import answer_section
 from prune_lab.results.beside_published import published_section
-from prune_lab.results.canvas import render, save_figure
 from prune_lab.results.collect import write_csv, write_json
 from prune_lab.results.comet import comet_models
 from prune_lab.results.curves import Panel, panels
+from prune_lab.results.embedded import embed_figure
 from prune_lab.results.files import write_atomically
 from prune_lab.results.making_time import TITLE as MAKING_TIME
 from prune_lab.results.making_time import time_table
-from prune_lab.results.page import definitions, details, escape, page, picture, table, tiles
+from prune_lab.results.page import definitions, details, escape, page, table, tiles
 from prune_lab.results.panel_headings import MAX_OPEN, folded, panel_headings
 from prune_lab.results.record import Record
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
-from prune_lab.results.style import DARK, LIGHT, MethodStyle, method_styles
+from prune_lab.results.style import MethodStyle, method_styles
 from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences, trained_otherwise
 from prune_lab.results.variants_section import variants_section
-
-# An SVG above this size is embedded as PNG: many small cells are smaller as pixels.
-_MAX_SVG_BYTES = 200_000
-_PIXELS_PER_INCH = 96
 
 
 def write_report(
@@ -90,8 +84,8 @@ def write_report(
     else:
         for heading, section in zip(headings, sections, strict=True):
             body += [*([f"<h2>{escape(heading)}</h2>"] if len(found) > 1 else []), *section]
-    body += variants_section(found, directory, _figure)
-    body += agreement_section(scores or {}, directory, _figure)
+    body += variants_section(found, directory, embed_figure)
+    body += agreement_section(scores or {}, directory, embed_figure)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]
         body += ['<h2 class="bad">Failed runs</h2>', table(("run", "seed", "reason"), [rows], num_text=3, kind="prose")]
@@ -120,7 +114,7 @@ def _section(
         ("speed", (".png",), partial(speed_plot.speed, panel, styles=styles), _SPEED),
     )
     for name, suffixes, draw, (heading, caption) in figures:
-        embedded = _figure(draw, [directory / f"{name}{suffix}{ending}" for ending in suffixes], heading, caption)
+        embedded = embed_figure(draw, [directory / f"{name}{suffix}{ending}" for ending in suffixes], heading, caption)
         if embedded:
             parts += [f"<h3>{escape(heading)}</h3>", embedded]
         if name == "curve":
@@ -143,7 +137,7 @@ def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
     for number, measured in enumerate(single_heads_of(panel.records)):
         path = directory / f"single_heads{suffix}{f'-base{number + 1}' if number else ''}.png"
         draw = partial(single_heads_plot.heat_maps, measured)
-        figure = _figure(draw, [path], f"{TITLE}: difference in BLEU of each", _SINGLE_HEADS)
+        figure = embed_figure(draw, [path], f"{TITLE}: difference in BLEU of each", _SINGLE_HEADS)
         parts += [f"<h3>{TITLE}</h3>", f"<p>{escape(' '.join(measured.sentences()))}</p>", figure or ""]
         parts += [single_heads_table(measured), f'<p class="quiet">{escape(measured.how)}</p>']
     return parts
@@ -176,23 +170,6 @@ _SPEED = (
     "model. Nothing is computed from the number of heads. Where intervals are wide, prune-lab-evaluate with unpruned= "
     "measures again: on a machine that does nothing else, with more of speed.num_lines and speed.repeats.",
 )
-
-
-def _figure(draw: Callable[..., Figure | None], paths: Iterable[Path], alternative: str, caption: str) -> str | None:
-    light, dark = draw(theme=LIGHT), draw(theme=DARK)
-    if light is None or dark is None:
-        return None
-    for path in paths:
-        save_figure(light, path)
-    width = round(light.get_figwidth() * _PIXELS_PER_INCH)
-    return picture(_embedded(light), _embedded(dark), width, alternative, caption)
-
-
-def _embedded(figure: Figure) -> tuple[bytes, str]:
-    vector = render(figure, "svg")
-    if len(vector) <= _MAX_SVG_BYTES:
-        return vector, "image/svg+xml"
-    return render(figure, "png", dpi=200), "image/png"
 
 
 def _key_figures(panel: Panel) -> list[tuple[str, str]]:
