@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from statistics import fmean
+
 MINUS = "\N{MINUS SIGN}"
 _SPACE = "\N{NO-BREAK SPACE}"
 
@@ -11,9 +14,22 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.1f}{_SPACE}%"
 
 
+def limit(share: float) -> str:
+    """A threshold as it was set: `90 %`."""
+    return f"{100 * share:g}{_SPACE}%"
+
+
 def points(difference: float | None) -> str:
     """A difference of shares in percentage points, always with a sign: `+38.0`; empty for None."""
     return "" if difference is None else signed(100 * difference, 1)
+
+
+def mean_and_range(shares: Sequence[float]) -> str:
+    """In percent, without the sign: `62.0 (21.3 to 95.0)`; the mean alone for one share, empty for none."""
+    if not shares:
+        return ""
+    text = f"{100 * fmean(shares):.1f}"
+    return text if len(shares) == 1 else f"{text} ({100 * min(shares):.1f} to {100 * max(shares):.1f})"
 
 
 def signed(number: float, num_digits: int) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_lab.analysis.dependencies import ALL, Relation
+from prune_lab.analysis.dependencies import ALL, TO_HEAD, Relation
+from prune_lab.analysis.labels import Thresholds
+from prune_lab.analysis.number_text import limit
 from prune_lab.analysis.of_kind import short_name
 from prune_lab.analysis.result import Analysis, BestHead, best_heads
 
@@ -39,6 +41,11 @@ class RelationRow:
         return None if self.best is None else self.best.share - self.baseline
 
 
+def needed_above(limits: Thresholds) -> str:
+    """How far above the baseline a head must be to be named after a relation, in words."""
+    return f"{limit(limits.syntactic)} of its share" if limits.relative else f"{100 * limits.syntactic:g} points"
+
+
 def relation_rows(analysis: Analysis) -> list[RelationRow]:
     """Relations with most words first, both directions together; all relations taken as one stand at the top."""
     rows = {row.name: row for row in analysis.rows}
@@ -62,4 +69,4 @@ def relation_rows(analysis: Analysis) -> list[RelationRow]:
         most[row.relation.name] = max(most[row.relation.name], row.num_words)
     # Directions of one relation have unlike numbers of words, and stay together all the same.
     order = sorted(most, key=lambda name: (name != ALL, -most[name], name))
-    return sorted(found, key=lambda row: (order.index(row.relation.name), row.relation.direction != "to head"))
+    return sorted(found, key=lambda row: (order.index(row.relation.name), row.relation.direction != TO_HEAD))

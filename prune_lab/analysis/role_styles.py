@@ -41,12 +41,12 @@ class Family:
 FAMILIES = {
     family.name: family
     for family in (
-        Family(POSITIONAL, 0, "s", "", "of the largest weights are at this offset"),
-        Family(SYNTACTIC, 1, "^", "", "above the best fixed offset"),
-        Family("rare word", 2, "D", "rare", "of the largest weights are on the rarest piece"),
-        Family("alignment", 4, "P", "align", "of the linked words are found"),
-        Family("diagonal", 5, "X", "diag", "of the largest weights are near the diagonal"),
-        Family("begin mark", 3, "v", "begin", "of the largest weights are on the begin mark"),
+        Family(POSITIONAL, 0, "s", "", "of the largest weights"),
+        Family(SYNTACTIC, 1, "^", "", "points above the best fixed offset"),
+        Family("rare word", 2, "D", "rare", "of the largest weights"),
+        Family("alignment", 4, "P", "align", "of the linked words"),
+        Family("diagonal", 5, "X", "diag", "of the largest weights"),
+        Family("begin mark", 3, "v", "begin", "of the largest weights"),
     )
 }
 

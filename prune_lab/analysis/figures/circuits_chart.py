@@ -38,7 +38,9 @@ def circuits_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None
         axes = list(figure.subplots(num_rows, num_columns, squeeze=False).flat)
         for axis, name in zip(axes, measures, strict=False):
             frame_layers(axis, layers, theme)
-            axis.set_axisbelow(True)
+            axis.grid(False, axis="x")
+            for layer in layers[1:]:
+                axis.axvline(layer - 0.5, color=theme.grid, linewidth=0.8, zorder=0)
             for index, kind in enumerate(kinds):
                 _draw(axis, kind, name, (index - (len(kinds) - 1) / 2) * _WIDTH / len(kinds), len(kinds), theme)
             axis.set_ylim(bottom=0)
@@ -72,4 +74,5 @@ def _draw(axis: Axes, kind: OfKind, name: str, shift: float, num_kinds: int, the
             color=theme.kinds[kind.kind],
             alpha=0.85,
             markeredgewidth=0,
+            clip_on=False,
         )

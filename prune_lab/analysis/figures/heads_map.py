@@ -23,6 +23,8 @@ from prune_lab.results.style import LIGHT, Theme
 _PANEL = 3.85
 _LABEL_SIZE = 6.5
 _MARKER_SIZE = 6.5
+# Markers with a small face look smaller than others of one size.
+_LARGER = {"P": 1.3, "X": 1.25, "^": 1.15, "v": 1.15, "s": 0.95, "D": 0.9}
 
 
 def heads_map(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None:
@@ -37,7 +39,7 @@ def heads_map(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None:
     layers = sorted({layer for kind, _ in maps for layer in kind.layers})
     colours = dict(zip(layers, depth_colours(len(layers), theme), strict=True))
     with settings():
-        figure = new_figure(theme, max(4.6, _PANEL * len(maps)), _PANEL + 1.05)
+        figure = new_figure(theme, max(4.6, _PANEL * len(maps)), _PANEL + 0.75)
         axes = list(figure.subplots(1, len(maps), squeeze=False)[0])
         for axis, (kind, places) in zip(axes, maps, strict=True):
             _draw(axis, kind, places, colours, theme)
@@ -64,7 +66,7 @@ def _draw(axis: Axes, kind: OfKind, places: np.ndarray, colours: dict[int, tuple
             x,
             y,
             marker=marker,
-            markersize=_MARKER_SIZE,
+            markersize=_MARKER_SIZE * _LARGER.get(marker, 1.0),
             color=colours[HeadSite.parse(row.site).layer],
             markeredgecolor=theme.background,
             markeredgewidth=0.6,
@@ -76,6 +78,7 @@ def _draw(axis: Axes, kind: OfKind, places: np.ndarray, colours: dict[int, tuple
     axis.set_ylim(middle[1] - half, middle[1] + half)
     axis.set_aspect("equal")
     axis.locator_params(nbins=5)
+    axis.set_xlabel("nats", fontsize=8)
     axis.tick_params(labelsize=7, labelcolor=theme.muted)
 
 

@@ -96,6 +96,5 @@ def _draw(axis: Axes, kind: OfKind, names: list[str], theme: Theme) -> None:
     axis.tick_params(axis="y", labelsize=size)
     axis.set_xlim(0, places[-1] + 1 if places else 1)
     axis.set_facecolor("none")
-    axis.set_ylabel("layer.head", color=theme.muted, fontsize=7.5)
     for spine in axis.spines.values():
         spine.set_visible(False)

@@ -10,13 +10,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from prune_lab.analysis.dependencies import TO_DEPENDENT, TO_HEAD
+from prune_lab.analysis.dependencies import ALL, TO_DEPENDENT, TO_HEAD
 from prune_lab.analysis.relation_rows import RelationRow, relation_rows
 from prune_lab.analysis.result import Analysis
 from prune_lab.results.canvas import bare_frame, legend, new_figure, plain_text, settings, title
 from prune_lab.results.style import LIGHT, Theme
 
 _TITLES = {TO_HEAD: "from the dependent to its head", TO_DEPENDENT: "from the head to a dependent"}
+_LABELS = {ALL: "all relations"}
 # Inches.
 _ROW_HEIGHT, _WIDTH = 0.24, 10.4
 
@@ -40,9 +41,9 @@ def relations_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | Non
             title(axis, _TITLES[direction], theme)
             axis.set_xlabel("words that are found")
             axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes[0].set_yticks(np.arange(len(names)), [plain_text(name) for name in names])
+        axes[0].set_yticks(np.arange(len(names)), [plain_text(_LABELS.get(name, name)) for name in names])
         axes[0].set_ylim(len(names) - 0.5, -0.5)
-        axes[0].set_xlim(-0.02, 1.09)
+        axes[0].set_xlim(-0.07, 1.08)
         axes[0].set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
         for axis in axes:
             axis.tick_params(axis="y", length=0, labelsize=8.5)
@@ -63,14 +64,16 @@ def _draw(axis: Axes, rows: Sequence[RelationRow], names: Sequence[str], theme: 
         )
         face = colour if row.has_role else theme.background
         axis.plot(row.best.share, place, marker="D", markersize=6, color=face, markeredgecolor=colour, zorder=5)
+        is_above = row.best.share >= row.baseline
         axis.annotate(
             row.best_short,
-            (max(row.best.high, row.baseline), place),
-            (6, 0),
+            (max(row.best.high, row.best.share) if is_above else min(row.best.low, row.best.share), place),
+            (6 if is_above else -6, 0),
             textcoords="offset points",
+            ha="left" if is_above else "right",
             va="center",
             fontsize=7,
-            color=theme.muted,
+            color=theme.text,
         )
 
 

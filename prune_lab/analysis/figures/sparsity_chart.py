@@ -1,4 +1,4 @@
-"""How much of the weight is on the keys with the largest weights, against depth, beside heads that look at all alike."""
+"""How much of the weight is on the keys with the largest weights, beside heads that look at all keys alike."""
 
 from __future__ import annotations
 

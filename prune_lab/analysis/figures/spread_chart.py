@@ -28,7 +28,7 @@ def spread_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None:
     if not any(found.values()):
         return None
     with settings():
-        figure = new_figure(theme, 7.0, 3.6)
+        figure = new_figure(theme, 8.2, 3.6)
         axis = figure.subplots()
         frame_layers(axis, sorted({layer for kind in kinds for layer in kind.layers}), theme)
         handles = []
