@@ -16,8 +16,9 @@ from torch import Tensor
 from prune_lab.analysis.alignment import alignment, linked_words
 from prune_lab.analysis.averages import Averages
 from prune_lab.analysis.batch import AnalysisBatch, EncodedSentence, batch_sentences, encode_sentences
+from prune_lab.analysis.chance import by_chance
 from prune_lab.analysis.dependencies import Dependencies
-from prune_lab.analysis.patterns import patterns, uniform_top
+from prune_lab.analysis.patterns import patterns
 from prune_lab.analysis.relations import RelationScore
 from prune_lab.analysis.roles import best_offsets, look
 from prune_lab.analysis.similarity import Distances
@@ -71,7 +72,8 @@ class Measured:
         measures: site -> measure -> a number for each head; None where no query counted.
         relations: dependency relations in both directions, at encoder sites; empty without trees.
         distances: kind -> Jensen-Shannon divergence of its heads for one query [N, N].
-        uniform: kind -> `top_1`, `top_2`, `top_5` of a head that looks at all keys alike, on this text.
+        uniform: kind -> measure -> what it is on this text for a head that looks at all keys alike, and whose largest
+            weight is on any of them; of `top_1`, `top_2`, `top_5`, `rarest`, `two_rarest`, `at_begin`, `diagonal`.
         num_queries: kind -> queries behind `distances`; their product is the sum of Clark 2019.
         num_sentences: sentences that were measured.
         num_parsed: of them, those with a tree.
@@ -140,7 +142,7 @@ def measure_heads(
                 views = _observe(model, batch, live)
                 _take_in(views, batch, averages, dependencies, distances)
                 for view in {view.kind: view for view in views.values()}.values():
-                    uniform.add(view.kind, uniform_top(view))
+                    uniform.add(view.kind, by_chance(view))
                 found.num_sentences += len(batch.sentences)
                 found.num_parsed += sum(each.source.parse is not None for each in batch.sentences)
             if progress is not None:

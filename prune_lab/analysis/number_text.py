@@ -44,6 +44,11 @@ def decimal(number: float | None, num_digits: int = 2) -> str:
     return f"{round(number, num_digits) + 0.0:.{num_digits}f}".replace("-", MINUS)
 
 
+def p_equals(value: float) -> str:
+    """`p = 0.083`, or `p < 0.001`, since none is zero."""
+    return "p < 0.001" if value < 0.0005 else f"p = {value:.3f}"
+
+
 def offset(number: int) -> str:
     """A number of positions or words, with a sign: `+1`."""
     return f"{number:+d}".replace("-", MINUS) if number else "0"

@@ -62,12 +62,12 @@ def write_analysis(
 
 
 def name_of_model(analysis: Analysis) -> str:
-    """A short name: the one it was given, else that of its directory, else what chose its heads."""
+    """A short name: the one it was given, else that of its directory."""
     model = analysis.model
     if model.get("name"):
         return str(model["name"])
     parts = [part for part in Path(str(model.get("export") or "")).parts if part not in ("export", "/", ".", "..")]
-    return parts[-1] if parts else str(model.get("method") or "a model")
+    return parts[-1] if parts else "a model"
 
 
 def _on_what(analysis: Analysis) -> str:
@@ -95,10 +95,16 @@ def _measured(analysis: Analysis) -> list[tuple[str, str]]:
     text = "sentence" if measured.num_sentences == 1 else "sentences"
     found = [(f"{measured.num_sentences:,}", text + (f"; {listed(pieces)} pieces" if pieces else ""))]
     remaining, total = len(analysis.rows), sum(analysis.original_heads.values())
-    found.append((f"{remaining} of {total}", f"heads remain in {name_of_model(analysis)}"))
+    found.append((f"{remaining} of {total}", _remaining(analysis)))
     if isinstance(model.get("bleu"), int | float):
         found.append((f"{model['bleu']:.2f}", "BLEU of this model, by its record"))
     return found
+
+
+def _remaining(analysis: Analysis) -> str:
+    method = analysis.model.get("method")
+    chosen = f"; chosen by {method}" if method and method != "unpruned" else ""
+    return f"heads remain in {name_of_model(analysis)}{chosen}"
 
 
 def _target_pieces(analysis: Analysis) -> int | None:

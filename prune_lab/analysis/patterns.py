@@ -46,13 +46,6 @@ def patterns(view: SiteView) -> dict[str, PerQuery]:
     return found
 
 
-def uniform_top(view: SiteView) -> dict[str, PerQuery]:
-    """`top_1`, `top_2`, `top_5` of a head that looks at all keys alike: min(1, k / keys), values of [B, 1, T]."""
-    return {
-        f"top_{number}": PerQuery((number / view.num_keys).clamp(max=1)[:, None], view.counted) for number in SPARSITY
-    }
-
-
 def _neighbours(view: SiteView) -> dict[str, PerQuery]:
     """Weights on the query's own position, the one before and the one after."""
     weights, counted, is_real = view.weights, view.counted, view.keys.is_real

@@ -40,7 +40,7 @@ def look(view: SiteView) -> dict[str, PerQuery]:
         found["rarest"] = _share(on_piece & (rank < 1), counted)
         found["two_rarest"] = _share(on_piece & (rank < 2), counted)
     if view.kind == "decoder.cross":
-        found["diagonal"] = _share(_near_diagonal(best, view), counted)
+        found["diagonal"] = _share(near_diagonal(best, view), counted)
     return found
 
 
@@ -81,7 +81,7 @@ def _has_key(view: SiteView, offset: int) -> Tensor:
     return view.keys.is_real[:, places.clamp(0, view.keys.ids.shape[1] - 1)] & inside
 
 
-def _near_diagonal(best: Tensor, view: SiteView) -> Tensor:
+def near_diagonal(best: Tensor, view: SiteView) -> Tensor:
     """Query t of T predicts piece t of the target, both counted from 0, the end mark the last: [B, H, T].
 
     It is as far along as position p of S on the source with (p + 1/2) / S = (t + 1/2) / T.

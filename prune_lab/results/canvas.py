@@ -6,6 +6,7 @@ Nothing is left behind in the process, no display is needed, and several reports
 from __future__ import annotations
 
 import io
+import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -121,6 +122,8 @@ def legend(figure: Figure, handles: Sequence[Artist], theme: Theme) -> None:
     longest = max(len(str(handle.get_label())) for handle in handles)
     # Inches that an entry takes: about 0.085 for a letter, and the line or marker before it.
     columns = max(1, min(len(handles), int(figure.get_figwidth() / (0.085 * longest + 0.55))))
+    # Rows of like length.
+    columns = math.ceil(len(handles) / math.ceil(len(handles) / columns))
     entries = figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
     for text in entries.get_texts():
         text.set_color(theme.text)

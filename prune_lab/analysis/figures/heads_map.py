@@ -99,6 +99,8 @@ def _label(axis: Axes, kind: OfKind, places: np.ndarray, theme: Theme) -> None:
             color=theme.text,
             zorder=4,
             annotation_clip=False,
+            # Leads the eye where a label stands further away.
+            arrowprops={"arrowstyle": "-", "color": theme.muted, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2.5},
         ).set_in_layout(False)
 
 

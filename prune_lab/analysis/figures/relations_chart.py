@@ -47,7 +47,7 @@ def relations_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | Non
         axes[0].set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1])
         for axis in axes:
             axis.tick_params(axis="y", length=0, labelsize=8.5)
-        legend(figure, _handles(theme), theme)
+        legend(figure, _handles(rows, theme), theme)
     return figure
 
 
@@ -77,13 +77,14 @@ def _draw(axis: Axes, rows: Sequence[RelationRow], names: Sequence[str], theme: 
         )
 
 
-def _handles(theme: Theme) -> list[Line2D]:
-    strong = theme.methods[0]
+def _handles(rows: Sequence[RelationRow], theme: Theme) -> list[Line2D]:
+    strong, kinds = theme.methods[0], {row.has_role for row in rows}
     return [
         Line2D([], [], linestyle="none", marker=marker, markersize=6, color=face, markeredgecolor=edge, label=label)
-        for marker, face, edge, label in (
-            ("o", theme.background, theme.text, "best fixed offset"),
-            ("D", strong, strong, "best head, reaches the threshold"),
-            ("D", theme.background, theme.muted, "best head, does not"),
+        for marker, face, edge, label, is_there in (
+            ("o", theme.background, theme.text, "best fixed offset", True),
+            ("D", strong, strong, "best head, far enough above it to be named", True in kinds),
+            ("D", theme.background, theme.muted, "best head, not far enough above it", False in kinds),
         )
+        if is_there
     ]

@@ -10,7 +10,7 @@ from prune_lab.analysis.alike import layer_spreads, map_truth, nearest_pair
 from prune_lab.analysis.depth import DepthTrend, depth_trend
 from prune_lab.analysis.figures.heads_map import heads_map
 from prune_lab.analysis.figures.spread_chart import spread_chart
-from prune_lab.analysis.number_text import count, decimal, listed
+from prune_lab.analysis.number_text import count, decimal, listed, p_equals
 from prune_lab.analysis.of_kind import OfKind, kinds_of
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.figure_files import FigureFiles
@@ -18,6 +18,10 @@ from prune_lab.results.page import details, escape, table
 
 TITLE = "Heads that are alike"
 _LEVEL = 0.05
+_CAUTION = (
+    "Few layers of one model say little in any case, and a model that was never trained can show such a trend too: an "
+    "analysis of one of the same sizes tells what training adds."
+)
 _MAP_CAPTION = (
     "Each mark is a head, with its layer and number; the colour is its layer, the shape its first role. Distances on "
     "the map, in nats, are as near to the real ones as two dimensions allow; directions mean nothing. Kinds of site "
@@ -80,10 +84,10 @@ def _depth(kinds: list[OfKind], found: Mapping[str, Mapping[int, float]]) -> lis
         fewest = min(known, key=lambda trend: trend.num_layers)
         text = (
             "p: two-sided, from all orders of the layers; one test for each kind, not corrected for their number. With "
-            f"{count(fewest.num_layers, 'layer')} even a perfect order has p = {decimal(fewest.least_p_value, 3)}"
+            f"{count(fewest.num_layers, 'layer')} even a perfect order has {p_equals(fewest.least_p_value)}"
         )
         text += ", so that no result of one model could show it." if fewest.least_p_value > _LEVEL else "."
-        parts.append(f'<p class="quiet">{escape(text)} Few layers of one model say little in any case.</p>')
+        parts.append(f'<p class="quiet">{escape(text)} {_CAUTION}</p>')
     return parts
 
 
@@ -99,8 +103,8 @@ def _sentence(spreads: Mapping[int, float], trend: DepthTrend | None) -> str:
     first, last = min(spreads), max(spreads)
     return (
         f"{spreads[first]:.3f} nats in layer {first}, {spreads[last]:.3f} in layer {last}; Spearman's correlation of "
-        f"spread and depth over {count(trend.num_layers, 'layer')} is {decimal(trend.rho)} (p = "
-        f"{decimal(trend.p_value, 3)}), which speaks {_verdict(trend)}."
+        f"spread and depth over {count(trend.num_layers, 'layer')} is {decimal(trend.rho)} ("
+        f"{p_equals(trend.p_value)}), which speaks {_verdict(trend)}."
     )
 
 

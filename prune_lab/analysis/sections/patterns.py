@@ -9,7 +9,7 @@ from statistics import fmean
 from prune_lab.analysis.depth import depth_trend
 from prune_lab.analysis.figures.patterns_map import patterns_map
 from prune_lab.analysis.measure_words import MASSES, SHAPES, heading_of
-from prune_lab.analysis.number_text import count, decimal, mean_and_range, percent
+from prune_lab.analysis.number_text import count, decimal, mean_and_range, p_equals, percent
 from prune_lab.analysis.of_kind import OfKind, kinds_of
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.figure_files import FigureFiles
@@ -74,7 +74,7 @@ def _depth(kind: OfKind) -> str:
     )
     trend = depth_trend(means)
     if trend is not None:
-        text += f" (Spearman's correlation with depth {decimal(trend.rho)}, p = {decimal(trend.p_value, 3)})"
+        text += f" (Spearman's correlation with depth {decimal(trend.rho)}, {p_equals(trend.p_value)})"
     ranges = {layer: max(values) - min(values) for layer, values in found.items() if len(values) > 1}
     if ranges:
         widest, narrowest = max(ranges, key=lambda layer: ranges[layer]), min(ranges, key=lambda layer: ranges[layer])

@@ -8,8 +8,8 @@ from functools import partial
 
 from prune_lab.analysis.figures.roles_grid import roles_grid
 from prune_lab.analysis.heads_table import HeadRow
-from prune_lab.analysis.number_text import count, limit
-from prune_lab.analysis.of_kind import kinds_of
+from prune_lab.analysis.number_text import count, limit, listed, percent
+from prune_lab.analysis.of_kind import KIND_NAMES, kinds_of
 from prune_lab.analysis.relation_rows import needed_above
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.role_styles import FAMILIES, family_of, role_in_words, role_number
@@ -20,6 +20,8 @@ TITLE = "Roles"
 _HEADINGS = ("head", "role", "the number behind it", "further roles")
 # A longer table is folded.
 _MAX_OPEN = 24
+# A role says little where chance alone has this share of its threshold.
+_NEAR = 0.5
 _CAPTION = (
     "Rows are layers, columns heads as numbered in the unpruned model; removed heads are left blank. Each head is "
     "shown by the first of its roles in the table; a corner that is turned down: it has more. Positions: +1 is the "
@@ -34,8 +36,7 @@ def roles_section(analysis: Analysis, figures: FigureFiles) -> list[str]:
         analysis: see there.
         figures: takes those of the section.
     """
-    found = " ".join(_found(analysis))
-    parts = [f"<h2>{TITLE}</h2>", f"<p>{escape(_what(analysis))}</p>", f'<p class="lead">{escape(found)}</p>']
+    parts = [f"<h2>{TITLE}</h2>", f"<p>{escape(_what(analysis))}</p>", *_found(analysis)]
     parts.append(figures.add(partial(roles_grid, analysis), "roles", "The first role of each head", _CAPTION))
     rows = [row for row in analysis.rows if row.roles]
     if rows:
@@ -69,24 +70,45 @@ def _what(analysis: Analysis) -> str:
         "of the linked words have theirs on a word that they translate"
     )
     has_links = any(row.measures.get("aligned") is not None for row in analysis.rows)
-    return text + (")." if has_links else "; this text has no word alignment).")
+    text += ")." if has_links else "; this text has no word alignment)."
+    return f"{text} {_by_chance(analysis)}".rstrip()
+
+
+def _by_chance(analysis: Analysis) -> str:
+    """What no head is needed for; a warning where that is near to a threshold."""
+    limits, uniform = analysis.limits, analysis.measured.uniform
+    parts, near = [], []
+    for name, role, measure, threshold in (
+        ("rarest piece", "rare word", "rarest", limits.rare_word),
+        ("begin mark", "begin mark", "at_begin", limits.begin),
+        ("diagonal", "diagonal", "diagonal", limits.diagonal),
+    ):
+        for kind, values in uniform.items():
+            value = values.get(measure)
+            if value is not None:
+                parts.append(f"{name} {percent(value)} ({KIND_NAMES[kind]})")
+                near += [role] if value >= _NEAR * threshold and role not in near else []
+    if not parts:
+        return ""
+    text = f"Largest weights that fall on any key alike would be on the {listed(parts)}"
+    if near:
+        text += f"; this is near to the threshold, and on this text the role {listed(near)} says little"
+    return f"{text}."
 
 
 def _found(analysis: Analysis) -> list[str]:
-    """A sentence for each kind of site, and what could not be found."""
+    """HTML: a paragraph for each kind of site, and what could not be found."""
     kinds, parts = kinds_of(analysis), []
     for kind in kinds:
         with_role = [row for row in kind.rows if row.roles]
-        if not kind.rows:
-            parts.append(f"No {kind.name} head remains.")
-            continue
         verb = "has" if len(with_role) == 1 else "have"
-        text = f"{kind.title}: {len(with_role)} of {count(len(kind.rows), 'head')} {verb} a role"
+        text = f"{len(with_role)} of {count(len(kind.rows), 'head')} {verb} a role"
         families = Counter(family_of(row.roles[0]).name for row in with_role)
         named = [f"{families[name]} {name}" for name in FAMILIES if families[name]]
-        parts.append(text + (f" ({', '.join(named)})." if named else "."))
+        text += f" ({', '.join(named)})." if named else "."
+        parts.append(f"<p><b>{escape(kind.title)}.</b> {escape(text) if kind.rows else 'No head remains.'}</p>")
     if not analysis.measured.relations and any(kind.kind == "encoder.self" and kind.rows for kind in kinds):
-        parts.append("There were no dependency trees, so that no head could be named after a relation.")
+        parts.append("<p>There were no dependency trees, so that no head could be named after a relation.</p>")
     return parts
 
 
