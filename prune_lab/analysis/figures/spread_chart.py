@@ -21,11 +21,11 @@ def spread_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None:
     """A line for each kind of site; sites with fewer than two heads have no dot.
 
     Returns:
-        None where no site has two heads.
+        None where no kind has two layers with two heads each.
     """
     kinds = kinds_of(analysis)
     found = {kind.kind: layer_spreads(analysis, kind) for kind in kinds}
-    if not any(found.values()):
+    if all(len(spreads) < 2 for spreads in found.values()):
         return None
     with settings():
         figure = new_figure(theme, 8.2, 3.6)
