@@ -41,18 +41,22 @@ _WORDS = {
     "aligned_input": ("aligned, input", "the same of words as they are read, a position later"),
     "qk_rank": (
         "QK rank",
-        "effective rank of W_Q W_K^T of the head, which decides what is looked at; at most the head width",
+        "effective rank of W_Q W_K^T of the head (Roy and Vetterli 2007), which decides what is looked at: from 1 to "
+        "the head width; where heads are mixed it may be more",
     ),
     "ov_rank": (
         "OV rank",
-        "effective rank of W_V W_O of the head, which decides what is passed on; at most the head width",
+        "effective rank of W_V W_O of the head, which decides what is passed on: from 1 to the head width",
     ),
     "relevance": (
         "relevance",
-        "share of the head in what its site passes on towards the output, by layer-wise relevance propagation "
-        "(Voita 2019, section 4.2); the heads of a site sum to 1",
+        "share of the head in how much its site decides on the largest logit of a step, by layer-wise relevance "
+        "propagation (Voita 2019, section 4.2): |R| over the sum of |R|, so that the heads of a site sum to 1; on the "
+        "first sentences of the text",
     ),
-    "gate": ("gate", "the factor on the head's output"),
+    "signed_relevance": ("signed relevance", "the same with the sign of R: below 0, the head speaks against the logit"),
+    "relevance_in_logits": ("relevance, logits", "R itself"),
+    "gate": ("gate", "the factor on the head's output in evaluation"),
 }
 _OFFSET = "offset_"
 

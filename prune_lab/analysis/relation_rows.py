@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_lab.analysis.dependencies import ALL, TO_HEAD, Relation
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.number_text import limit
 from prune_lab.analysis.of_kind import short_name
+from prune_lab.analysis.relations import ALL, TO_HEAD, Relation
 from prune_lab.analysis.result import Analysis, BestHead, best_heads
 
 

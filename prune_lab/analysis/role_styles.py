@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_lab.analysis.dependencies import TO_DEPENDENT, TO_HEAD
 from prune_lab.analysis.labels import Role
 from prune_lab.analysis.number_text import MINUS, percent, points
+from prune_lab.analysis.relations import TO_DEPENDENT, TO_HEAD
 from prune_lab.results.style import Theme
 
 POSITIONAL, SYNTACTIC = "positional", "syntactic"

@@ -102,7 +102,12 @@ def find(
             "remaining_heads": sum(map(len, heads.values())),
             "total_heads": sum(model.original_heads().values()),
         },
-        text=text.about,
+        text={
+            **text.about,
+            "relevance_sentences": settings.relevance_sentences,
+            "subtypes": settings.subtypes,
+            "offsets": None if settings.offsets is None else list(settings.offsets),
+        },
         versions=versions(),
     )
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from prune_lab.analysis.dependencies import ALL, TO_DEPENDENT, TO_HEAD, Relation, RelationScore
 from prune_lab.analysis.heads_table import head_rows
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured
+from prune_lab.analysis.relations import ALL, TO_DEPENDENT, TO_HEAD, Relation, RelationScore
 from prune_lab.analysis.result import Analysis
 from prune_lab.heads import KINDS, kind_of_site
 

@@ -67,6 +67,27 @@ def read(path: Path) -> Page:
     return Page(path.read_text(encoding="utf-8"))
 
 
+class Named:
+    """Takes figures, and writes those that there are as files of a few bytes: drawing well is tested elsewhere."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.written = directory, []
+
+    def add(self, draw, name, alternative, caption):
+        if draw() is None:
+            return ""
+        self.written.append(self.directory / f"{name}.png")
+        self.written[-1].write_text(caption)
+        return f'<img src="data:image/png;base64," alt="{alternative}">'
+
+
+@pytest.fixture
+def write(monkeypatch):
+    """Writes a page without rendering its figures."""
+    monkeypatch.setattr("prune_lab.analysis.page.FigureFiles", Named)
+    return write_analysis
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Analysis, Path, Page]:
     """An analysis with everything, where it was written, and its page."""
@@ -196,8 +217,8 @@ def test_how_it_was_measured_tells_what_was_left_out_thresholds_and_versions(who
     assert "drawn from seed 1" in text and "ab" * 32 in text
 
 
-def test_what_is_not_there_has_no_section_and_no_file(tmp_path):
-    page = read(write_analysis(make_analysis(2, 2, trees=False, links=False), tmp_path))
+def test_what_is_not_there_has_no_section_and_no_file(tmp_path, write):
+    page = read(write(make_analysis(2, 2, trees=False, links=False), tmp_path))
     assert "Dependency relations" not in page.headings and not any("Circuits" in text for text in page.headings)
     assert "There were no dependency trees" in page.text and "this text has no word alignment" in page.text
     assert "no dependency trees" in page.text and "attention viewer" not in page.text
@@ -205,22 +226,22 @@ def test_what_is_not_there_has_no_section_and_no_file(tmp_path):
     assert not names & {"relations", "circuits"} and {"roles", "map", "spread"} <= names
 
 
-def test_one_layer_says_nothing_on_depth(tmp_path):
-    page = read(write_analysis(make_analysis(1, 3), tmp_path))
+def test_one_layer_says_nothing_on_depth(tmp_path, write):
+    page = read(write(make_analysis(1, 3), tmp_path))
     assert "1 layer can say nothing on depth." in page.text
     assert "There is one layer, and nothing to say on depth." in page.text and "Spearman" not in page.text
 
 
-def test_one_head_a_site_and_layer_has_no_map(tmp_path):
-    page = read(write_analysis(make_analysis(1, 1), tmp_path))
+def test_one_head_a_site_and_layer_has_no_map(tmp_path, write):
+    page = read(write(make_analysis(1, 1), tmp_path))
     assert "Heads that are alike" not in page.headings
     assert not (tmp_path / "map.png").exists() and not (tmp_path / "spread.png").exists()
     assert len([row for row in page.rows if row[0] == "encoder.0.self.0" and len(row) > 9]) == 1
 
 
-def test_sites_and_kinds_without_heads_are_told(tmp_path):
+def test_sites_and_kinds_without_heads_are_told(tmp_path, write):
     gone = {site: range(3) for site in site_names(3) if site.startswith("encoder") or site == "decoder.1.cross"}
-    page = read(write_analysis(make_analysis(3, 3, removed=gone), tmp_path))
+    page = read(write(make_analysis(3, 3, removed=gone), tmp_path))
     assert "Encoder self-attention. No head remains." in page.text
     assert "0encoder self-attention heads remain" in page.text
     assert "No encoder head remains; the table holds the baselines alone." in page.text
@@ -228,35 +249,38 @@ def test_sites_and_kinds_without_heads_are_told(tmp_path):
     assert not [row for row in page.rows if row[0].startswith("encoder.")]
 
 
-def test_a_model_without_heads_has_a_page_too(tmp_path):
+def test_a_model_without_heads_has_a_page_too(tmp_path, write):
     analysis = make_analysis(2, 2, removed={site: range(2) for site in site_names(2)}, trees=False)
-    page = read(write_analysis(analysis, tmp_path))
+    page = read(write(analysis, tmp_path))
     assert page.headings == ["Roles", "How it was measured"] and page.resources == []
     assert "0 of 12heads remain" in page.text
 
 
-def test_text_is_escaped(tmp_path):
+def test_text_is_escaped(tmp_path, write):
     evil = '<b onclick="x">&'
     analysis = make_analysis(1, 2, text={"name": evil, evil: evil}, model={"export": evil, "method": evil})
-    path = write_analysis(analysis, tmp_path, title=evil)
+    path = write(analysis, tmp_path, title=evil)
     assert evil not in path.read_text(encoding="utf-8") and "<b onclick" not in path.read_text(encoding="utf-8")
     assert "&lt;b onclick=&quot;x&quot;&gt;&amp;" in path.read_text(encoding="utf-8")
     assert read(path).text.count(evil) >= 6
 
 
-def test_names_of_relations_are_escaped_and_are_no_formulas(tmp_path):
+def test_names_of_relations_are_escaped_and_are_no_formulas(tmp_path, write):
     analysis = make_analysis(1, 3)
     odd = [score.relation._replace(name="<a$b$c>") for score in analysis.measured.relations[2:4]]
     for score, relation in zip(analysis.measured.relations[2:4], odd, strict=True):
         object.__setattr__(score, "relation", relation)
     analysis = make_analysis(1, 3, measured=analysis.measured)
-    page = read(write_analysis(analysis, tmp_path))
+    page = read(write(analysis, tmp_path))
     assert [row for row in page.rows if row[0] == "<a$b$c>"]
 
 
-def test_the_same_analysis_gives_the_same_page(tmp_path):
-    first, second = (write_analysis(make_analysis(2, 2), tmp_path / name) for name in ("first", "second"))
-    assert first.read_bytes() == second.read_bytes()
+def test_the_same_analysis_gives_the_same_page_and_figures(tmp_path):
+    first, second = (write_analysis(make_analysis(1, 2), tmp_path / name) for name in ("first", "second"))
+    names = sorted(path.name for path in first.parent.iterdir())
+    assert names == sorted(path.name for path in second.parent.iterdir()) and "roles.pdf" in names
+    for name in names:
+        assert (first.parent / name).read_bytes() == (second.parent / name).read_bytes(), name
 
 
 def test_the_json_beside_the_page_has_what_uniform_attention_gives(whole):

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
-from prune_lab.analysis.dependencies import ALL, TO_DEPENDENT, TO_HEAD
 from prune_lab.analysis.relation_rows import RelationRow, relation_rows
+from prune_lab.analysis.relations import ALL, TO_DEPENDENT, TO_HEAD
 from prune_lab.analysis.result import Analysis
 from prune_lab.results.canvas import bare_frame, legend, new_figure, plain_text, settings, title
 from prune_lab.results.style import LIGHT, Theme
@@ -83,8 +83,8 @@ def _handles(rows: Sequence[RelationRow], theme: Theme) -> list[Line2D]:
         Line2D([], [], linestyle="none", marker=marker, markersize=6, color=face, markeredgecolor=edge, label=label)
         for marker, face, edge, label, is_there in (
             ("o", theme.background, theme.text, "best fixed offset", True),
-            ("D", strong, strong, "best head, far enough above it to be named", True in kinds),
-            ("D", theme.background, theme.muted, "best head, not far enough above it", False in kinds),
+            ("D", strong, strong, "best head, far enough above", True in kinds),
+            ("D", theme.background, theme.muted, "best head, not far enough", False in kinds),
         )
         if is_there
     ]

@@ -16,7 +16,15 @@ from prune_lab.results.page import definitions, escape
 
 TITLE = "How it was measured"
 _HASHES = ("weights_hash", "base_hash", "references_hash", "bleu_signature")
-_WORDS = {"export": "model", "method": "heads chosen by", "bleu": "BLEU", "bleu_signature": "BLEU signature"}
+_WORDS = {
+    "export": "model",
+    "method": "heads chosen by",
+    "bleu": "BLEU",
+    "bleu_signature": "BLEU signature",
+    "relevance_sentences": "sentences for relevance, at most",
+    "offsets": "fixed offsets from, to",
+    "subtypes": "subtypes of relations apart",
+}
 _THRESHOLDS = {
     "positional": "positional",
     "rare_word": "rare word",
@@ -92,6 +100,8 @@ def _value(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
     if isinstance(value, Mapping):
         return "; ".join(f"{key} {_value(item)}" for key, item in value.items())
     return str(value)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from prune_lab.analysis.dependencies import ALL
 from prune_lab.analysis.figures.relations_chart import relations_chart
 from prune_lab.analysis.number_text import count, offset, percent, points
 from prune_lab.analysis.relation_rows import RelationRow, needed_above, relation_rows
+from prune_lab.analysis.relations import ALL
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.figure_files import FigureFiles
 from prune_lab.results.page import details, escape, table

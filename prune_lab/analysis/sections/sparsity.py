@@ -78,10 +78,11 @@ def _table(analysis: Analysis, kinds: Sequence[OfKind]) -> str:
         found = {number: kind.by_layer(f"top_{number}") for number in SPARSITY}
         for layer, of_layer in kind.layers.items():
             cells = [mean_and_range(found[number].get(layer, ())) for number in SPARSITY]
-            rows.append(("", [escape(kind.name), f"layer {layer}, {count(len(of_layer), 'head')}", *cells]))
+            name = "" if rows else escape(kind.name)
+            rows.append(("", [name, f"layer {layer}, {count(len(of_layer), 'head')}", *cells]))
         known = [uniform.get(f"top_{number}") for number in SPARSITY]
         flat = [mean_and_range([] if value is None else [value]) for value in known]
-        rows.append(("seed", [escape(kind.name), "uniform attention", *flat]))
+        rows.append(("seed", ["", "uniform attention", *flat]))
         groups.append(rows)
     headings = (
         "kind of site",
