@@ -57,7 +57,7 @@ def test_models_are_scored_and_decoded_there(
         scored.append(moved[-1])
         return score_heads(model, *given)
 
-    module = {"train": "evaluation.evaluate", "prune": "study.pruner", "study": "study.stages"}[name]
+    module = {"train": "evaluation.evaluate", "prune": "study.derived", "study": "study.stages"}[name]
     monkeypatch.setattr(f"prune_lab.{module}.record_export", record)
     monkeypatch.setattr("prune_lab.study.on_text.score_heads", score)
     monkeypatch.setattr("prune_lab.model.transformer.Transformer.to", to)
