@@ -34,7 +34,7 @@ def convert_model(model: Transformer, settings: ConvertSettings, directory: Path
     """Write `directory/converted/export`, and `directory/recovered/export` after recovery; print a line for each.
 
     Where records are wanted, the model itself is measured first, in `directory/input`, and both are compared with it.
-    What has a complete record is not done again.
+    What has a complete record is not done again; where COMET scores are wanted, it gets one from its translations.
 
     Args:
         model: with its tokenizer, and multi-head attention where it is to have other; stays as it is.
@@ -42,9 +42,11 @@ def convert_model(model: Transformer, settings: ConvertSettings, directory: Path
         directory: where to.
 
     Raises:
-        ValueError: an attention that the model cannot be given.
+        ValueError: an attention that the model cannot be given, or a COMET model that cannot be loaded.
+        DamagedFileError: a record cannot be read, or there are not as many translations as sentences.
     """
     run = _Conversion(model, settings, directory)
+    run.score_what_is_done()
     run.convert()
     if settings.recovery is not None:
         run.recover(settings.recovery)
@@ -55,6 +57,9 @@ class _Conversion:
         self._model, self._settings, self._directory = model, settings, directory
         self._models = DerivedModels(model, settings, directory)
         self._facts: dict[str, Any] = {}
+
+    def score_what_is_done(self) -> None:
+        self._models.score_what_is_done(self._directory / name for name in (CONVERTED, RECOVERED))
 
     def convert(self) -> None:
         place = self._directory / CONVERTED
