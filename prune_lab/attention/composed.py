@@ -87,7 +87,7 @@ class ComposedAttention(ProjectedAttention):
         """See `ProjectedAttention.attend_heads`; the weights are those before the second mixing, which sum to 1."""
         keys, values, *more = entries
         before, after = self.mixers(query, more)
-        note_memory(type(self).__name__, queries, keys, 6 if torch.is_grad_enabled() else 2)
+        note_memory(self.name, queries, keys, 6 if torch.is_grad_enabled() else 2)
         scores = compose(queries @ keys.transpose(-2, -1) * self.scale, before)
         weights = attention_weights(scores, mask)
         # A mixture of weights that are zero where nothing may be read is zero there as well.

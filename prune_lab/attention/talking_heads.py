@@ -32,10 +32,11 @@ class TalkingHeadsAttention(ComposedAttention):
         ValueError: an option that is not allowed.
     """
 
+    name: ClassVar[str] = "talking_heads"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"value_head_dim": 5},)
 
     def __init__(self, sizes: AttentionSizes, *, value_head_dim: int | None = None) -> None:
-        super().__init__(sizes, value_dim=value_dim_of(sizes, "talking_heads", value_head_dim))
+        super().__init__(sizes, value_dim=value_dim_of(sizes, self.name, value_head_dim))
         self.before = nn.Parameter(torch.eye(self.num_scoring))
         self.after = nn.Parameter(torch.eye(self.num_scoring)[:, list(sizes.numbers)])
 

@@ -13,7 +13,7 @@ from counted_operands import count_operands
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.linearised import linearised
 from prune_lab.attention.masks import AttentionMask, padding_mask
-from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
+from prune_lab.attention.registry import ATTENTION, VARIANTS, attention_of_kind, build_attention
 from prune_lab.evaluation.flops import count_products
 from prune_lab.heads import KINDS
 
@@ -479,6 +479,10 @@ def test_a_head_width_of_its_own_and_one_position(name, kind):
     query = torch.randn(1, 1, D, dtype=torch.float64)
     output = block(query, query, AttentionMask(causal=True) if kind == "decoder.self" else AttentionMask()).output
     assert output.shape == (1, 1, D) and output.isfinite().all()
+
+
+def test_a_variant_has_the_name_of_its_file(name):
+    assert ATTENTION[name].__module__ == f"prune_lab.attention.{name}" and len(ATTENTION) == len(VARIANTS)
 
 
 def test_names_options_and_kinds_are_read():
