@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -117,6 +117,11 @@ class ComposedAttention(ProjectedAttention):
     @abstractmethod
     def keep_nothing(self) -> None:
         """Cut what is left of the mixers once no head remains, in place."""
+
+    @classmethod
+    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
+        """See `Attention.exact_options`: the defaults, since mixing can be none with all."""
+        return {}
 
     def roles(self) -> HeadRoles:
         """See `Attention.roles`: all heads of the unpruned site score."""

@@ -160,11 +160,6 @@ class DynamicallyComposableAttention(ComposedAttention):
                 mixing += one_mixing(num_pairs, num, num_outputs)
         return makers, mixing
 
-    @classmethod
-    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
-        """See `Attention.exact_options`."""
-        return {}
-
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
         """See `Attention.take_weights`: the same function, since all mixing begins as none."""

@@ -64,11 +64,6 @@ class TalkingHeadsAttention(ComposedAttention):
         mixing = one_mixing(num_pairs, num, num) + one_mixing(num_pairs, num, self.num_heads)
         return NOTHING, mixing + PartCost(weights=self.before.numel() + self.after.numel())
 
-    @classmethod
-    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
-        """See `Attention.exact_options`."""
-        return {}
-
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
         """See `Attention.take_weights`: the same function, with identities between heads."""
