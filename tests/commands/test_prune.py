@@ -25,9 +25,9 @@ SELECTION = {"scope": "global", "floor": 0, "rearrange": False, "kinds": None, "
 
 
 @pytest.fixture(scope="module")
-def base(tiny_study: tuple[Path, str]) -> Path:
+def base(tiny_run: Path) -> Path:
     """An unpruned run."""
-    return tiny_study[0] / "base"
+    return tiny_run
 
 
 @pytest.fixture(scope="module")
