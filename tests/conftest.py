@@ -1,5 +1,6 @@
 """What many tests need: the data set Multi30k, small models with random biases, and padded batches of random ids."""
 
+import gc
 import os
 import statistics
 import sys
@@ -19,6 +20,12 @@ from prune_lab.attention.short import fused_only
 from prune_lab.evaluation.comet import _load
 from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays to the end: collections of garbage, one for each training, need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -106,6 +113,12 @@ def randomise(model: Transformer) -> None:
         elif "feed_forward" in name:
             parameter.mul_(2)
     model.output_weight[model.config.eos_id].mul_(1.5)
+
+
+@pytest.fixture
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports have text and tables alone: to draw their figures takes longer than all the rest."""
+    monkeypatch.setattr("prune_lab.results.report._figure", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

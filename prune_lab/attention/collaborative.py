@@ -52,6 +52,7 @@ class CollaborativeAttention(ProjectedAttention):
             mixed channels would not undo.
     """
 
+    name: ClassVar[str] = "collaborative"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"form": "shared"},
         {"form": "compressed", "shared_width": 6, "value_head_dim": 5},
@@ -68,7 +69,7 @@ class CollaborativeAttention(ProjectedAttention):
         content_bias: bool | None = None,
         value_head_dim: int | None = None,
     ) -> None:
-        name, full = "collaborative", sizes.total_heads * sizes.head_dim
+        name, full = self.name, sizes.total_heads * sizes.head_dim
         choice_option(name, "form", form, FORMS)
         if sizes.rotary:
             raise ValueError("attention: collaborative with rotary positions; allowed are sinusoidal and learned ones")

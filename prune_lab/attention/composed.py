@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -87,7 +87,7 @@ class ComposedAttention(ProjectedAttention):
         """See `ProjectedAttention.attend_heads`; the weights are those before the second mixing, which sum to 1."""
         keys, values, *more = entries
         before, after = self.mixers(query, more)
-        note_memory(type(self).__name__, queries, keys, 6 if torch.is_grad_enabled() else 2)
+        note_memory(self.name, queries, keys, 6 if torch.is_grad_enabled() else 2)
         scores = compose(queries @ keys.transpose(-2, -1) * self.scale, before)
         weights = attention_weights(scores, mask)
         # A mixture of weights that are zero where nothing may be read is zero there as well.
@@ -117,6 +117,11 @@ class ComposedAttention(ProjectedAttention):
     @abstractmethod
     def keep_nothing(self) -> None:
         """Cut what is left of the mixers once no head remains, in place."""
+
+    @classmethod
+    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
+        """See `Attention.exact_options`: the defaults, since mixing can be none with all."""
+        return {}
 
     def roles(self) -> HeadRoles:
         """See `Attention.roles`: all heads of the unpruned site score."""

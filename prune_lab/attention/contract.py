@@ -115,10 +115,12 @@ class Attention(nn.Module, ABC):
         sizes: see there.
 
     Attributes:
+        name: the short name, in configurations, exports and messages.
         sizes: as they were given, with the heads that remain now.
         examples: options that the contract tests try, beside the defaults.
     """
 
+    name: ClassVar[str]
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
     def __init__(self, sizes: AttentionSizes) -> None:

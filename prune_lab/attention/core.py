@@ -95,7 +95,7 @@ def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int) -> N
     """Warn, once for each size, where weights of all heads at once take more than a gibibyte.
 
     Args:
-        variant: what computes them.
+        variant: short name of what computes them.
         query: [B, H, T, K].
         key: [B, H, S, K].
         num_tensors: how many tensors [B, H, T, S] there are at once.

@@ -42,6 +42,7 @@ class DynamicallyComposableAttention(ComposedAttention):
         ValueError: an option that is not allowed.
     """
 
+    name: ClassVar[str] = "dynamically_composable"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"rank": 0, "diagonal": False},
         {"rank": 1, "static": False},
@@ -63,7 +64,7 @@ class DynamicallyComposableAttention(ComposedAttention):
         after: bool = True,
         value_head_dim: int | None = None,
     ) -> None:
-        name = "dynamically_composable"
+        name = self.name
         whole_option(name, "rank", rank, "whole numbers from 0", 0)
         switches = {"static": static, "diagonal": diagonal, "before": before, "after": after}
         for key, value in switches.items():
@@ -158,11 +159,6 @@ class DynamicallyComposableAttention(ComposedAttention):
             elif self._static:
                 mixing += one_mixing(num_pairs, num, num_outputs)
         return makers, mixing
-
-    @classmethod
-    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
-        """See `Attention.exact_options`."""
-        return {}
 
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:

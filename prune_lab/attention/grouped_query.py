@@ -38,6 +38,7 @@ class GroupedQueryAttention(ProjectedAttention):
         ValueError: an option that does not fit the heads.
     """
 
+    name: ClassVar[str] = "grouped_query"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"n_kv": 1}, {"n_kv": 4, "value_head_dim": 5})
 
     def __init__(self, sizes: AttentionSizes, *, n_kv: int | None = None, value_head_dim: int | None = None) -> None:
@@ -45,11 +46,11 @@ class GroupedQueryAttention(ProjectedAttention):
         if n_kv is None:
             n_kv = max(number for number in range(1, max(1, total // 2) + 1) if total % number == 0)
         divisors = f"the divisors of its {total} heads"
-        n_kv = whole_option("grouped_query", "n_kv", n_kv, divisors, 1, total)
+        n_kv = whole_option(self.name, "n_kv", n_kv, divisors, 1, total)
         if total % n_kv:
-            raise ValueError(f"attention.options of grouped_query: n_kv: {n_kv}; allowed are {divisors}")
+            raise ValueError(f"attention.options of {self.name}: n_kv: {n_kv}; allowed are {divisors}")
         self._group_size = total // n_kv
-        value_dim = value_dim_of(sizes, "grouped_query", value_head_dim)
+        value_dim = value_dim_of(sizes, self.name, value_head_dim)
         num_key_value = len({number // self._group_size for number in sizes.numbers})
         super().__init__(
             sizes,

@@ -71,6 +71,7 @@ class MixtureOfHeadAttention(ProjectedAttention):
         ValueError: an option that does not fit the heads.
     """
 
+    name: ClassVar[str] = "mixture_of_head"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"num_shared": 0, "k": 1},
         {"num_shared": 2, "k": 2, "scaling": "paper"},
@@ -87,7 +88,7 @@ class MixtureOfHeadAttention(ProjectedAttention):
         balance_weight: float = 0.01,
         value_head_dim: int | None = None,
     ) -> None:
-        total, name = sizes.total_heads, "mixture_of_head"
+        total, name = sizes.total_heads, self.name
         num_shared = _usual_shared(total) if num_shared is None else num_shared
         room = f"whole numbers from 0 to {total - 1}: one of the {total} heads is routed at least"
         self._num_shared = whole_option(name, "num_shared", num_shared, room, 0, total - 1)

@@ -29,10 +29,11 @@ class MultiHeadAttention(ProjectedAttention):
         ValueError: a size that cannot work.
     """
 
+    name: ClassVar[str] = "multi_head"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"value_head_dim": 5},)
 
     def __init__(self, sizes: AttentionSizes, *, value_head_dim: int | None = None) -> None:
-        value_dim = value_dim_of(sizes, "multi_head", value_head_dim)
+        value_dim = value_dim_of(sizes, self.name, value_head_dim)
         super().__init__(
             sizes,
             query_rows=len(sizes.numbers) * sizes.head_dim,

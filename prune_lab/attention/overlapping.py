@@ -48,6 +48,7 @@ class OverlappingAttention(ProjectedAttention):
         ValueError: an overlap larger than K, or an option that is not known.
     """
 
+    name: ClassVar[str] = "overlapping"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"overlap": 0},
         {"overlap": 2},
@@ -64,9 +65,9 @@ class OverlappingAttention(ProjectedAttention):
         reversed_depth: bool = False,
         parts: str = "all",
     ) -> None:
-        choice_option("overlapping", "rule", rule, tuple(RULES))
-        choice_option("overlapping", "parts", parts, PARTS)
-        switch_option("overlapping", "reversed_depth", reversed_depth)
+        choice_option(self.name, "rule", rule, tuple(RULES))
+        choice_option(self.name, "parts", parts, PARTS)
+        switch_option(self.name, "reversed_depth", reversed_depth)
         width, layer = sizes.head_dim, sizes.layer
         if overlap is None:
             layer = sizes.num_layers - 1 - layer if reversed_depth else layer
@@ -74,11 +75,11 @@ class OverlappingAttention(ProjectedAttention):
             if overlap > width:
                 where = f"layer {sizes.layer} of {sizes.num_layers}"
                 raise ValueError(
-                    f"attention.options of overlapping: rule: {rule} gives an overlap of {overlap} at {where}; "
+                    f"attention.options of {self.name}: rule: {rule} gives an overlap of {overlap} at {where}; "
                     f"allowed are 0 to {width}, the head width"
                 )
         allowed = f"null and whole numbers from 0 to {width}, the head width"
-        self._overlap = whole_option("overlapping", "overlap", overlap, allowed, 0, width)
+        self._overlap = whole_option(self.name, "overlap", overlap, allowed, 0, width)
         self._score_overlap = self._overlap if parts == "all" else 0
         channels = [len(_channels(sizes, sizes.numbers, each)) for each in (self._score_overlap, self._overlap)]
         super().__init__(

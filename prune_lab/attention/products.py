@@ -109,7 +109,7 @@ class _ReducedLinear(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         rows, matrix = ctx.saved_tensors
         need_inputs, need_weight, need_bias = ctx.needs_input_grad
-        exact = gradient.reshape(-1, gradient.shape[-1])
+        exact = gradient.reshape(ctx.shape[:-1].numel(), gradient.shape[-1])
         rounded = _rounded_rows(exact)
         return (
             (rounded @ matrix)[: len(exact)].float().view(ctx.shape) if need_inputs else None,

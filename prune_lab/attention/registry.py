@@ -1,6 +1,6 @@
 """Short names of the attention variants. A stored model names its variant by these, never by an import path.
 
-A new variant is one file beside this one, one line here, and one file in ``conf/attention/``.
+A new variant is one file beside this one, which says its name, one line here, and one file in ``conf/attention/``.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from prune_lab.attention.overlapping import OverlappingAttention
 from prune_lab.attention.talking_heads import TalkingHeadsAttention
 from prune_lab.heads import KINDS
 
-ATTENTION: dict[str, type[Attention]] = {
-    "collaborative": CollaborativeAttention,
-    "dynamically_composable": DynamicallyComposableAttention,
-    "grouped_query": GroupedQueryAttention,
-    "mixture_of_head": MixtureOfHeadAttention,
-    "multi_head": MultiHeadAttention,
-    "overlapping": OverlappingAttention,
-    "talking_heads": TalkingHeadsAttention,
-}
+VARIANTS: tuple[type[Attention], ...] = (
+    CollaborativeAttention,
+    DynamicallyComposableAttention,
+    GroupedQueryAttention,
+    MixtureOfHeadAttention,
+    MultiHeadAttention,
+    OverlappingAttention,
+    TalkingHeadsAttention,
+)
+ATTENTION = {variant.name: variant for variant in VARIANTS}
 
 
 def attention_of_kind(attention: str | Mapping[str, Any], kind: str) -> tuple[str, dict[str, Any]]:

@@ -32,10 +32,11 @@ class TalkingHeadsAttention(ComposedAttention):
         ValueError: an option that is not allowed.
     """
 
+    name: ClassVar[str] = "talking_heads"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"value_head_dim": 5},)
 
     def __init__(self, sizes: AttentionSizes, *, value_head_dim: int | None = None) -> None:
-        super().__init__(sizes, value_dim=value_dim_of(sizes, "talking_heads", value_head_dim))
+        super().__init__(sizes, value_dim=value_dim_of(sizes, self.name, value_head_dim))
         self.before = nn.Parameter(torch.eye(self.num_scoring))
         self.after = nn.Parameter(torch.eye(self.num_scoring)[:, list(sizes.numbers)])
 
@@ -62,11 +63,6 @@ class TalkingHeadsAttention(ComposedAttention):
         num_pairs, num = num_queries * num_keys, self.num_scoring
         mixing = one_mixing(num_pairs, num, num) + one_mixing(num_pairs, num, self.num_heads)
         return NOTHING, mixing + PartCost(weights=self.before.numel() + self.after.numel())
-
-    @classmethod
-    def exact_options(cls, sizes: AttentionSizes) -> dict[str, Any]:
-        """See `Attention.exact_options`."""
-        return {}
 
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from prune_lab.data.batching import EncodedCorpus
-from prune_lab.evaluation.evaluate import record_export
 from prune_lab.gates.hard_concrete import HardConcreteGate
 from prune_lab.heads import HeadScores
 from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.gate_evaluation import settled
 from prune_lab.pruning.rescale import Factors, Rescaled
 from prune_lab.pruning.schedule import Choose, Gradual, PrunedPoint
-from prune_lab.results.families import UNPRUNED
-from prune_lab.results.record import Record
+from prune_lab.study.derived import DerivedModels
 from prune_lab.study.on_text import rescale_on_text, score_on_text
-from prune_lab.study.outcome import EXPORT, complete_record, training_facts, translations_of, updates_in_all, with_comet
+from prune_lab.study.outcome import EXPORT, complete_record, updates_in_all
 from prune_lab.study.prune_settings import PruneSettings
 from prune_lab.study.scoring_text import ScoringText
 from prune_lab.training.callbacks.gradual_masks import GradualMasks
-from prune_lab.training.callbacks.validation import ScoreSettings
-from prune_lab.training.fit import FitResult, FitSettings, TrainingData, fit
+from prune_lab.training.fit import FitResult
 from prune_lab.training.schedules import later
-
-if TYPE_CHECKING:
-    from prune_lab.training.trainer import Callback
-
-INPUT = "input"
 
 
 class Pruner:
@@ -41,20 +32,18 @@ class Pruner:
 
     def __init__(self, model: Transformer, settings: PruneSettings, directory: Path, *, by_keep_rule: bool) -> None:
         self._model, self._settings, self._directory = model, settings, directory
-        self._tokenizer: Any = model.tokenizer
+        self._models = DerivedModels(model, settings, directory)
         self.scores_gates_again = settings.criterion.needs_gates and settings.schedule.rescores and not by_keep_rule
         learn = any(isinstance(gate, HardConcreteGate) for gate in model.gates().values())
         self._evaluation = settings.gate_evaluation if learn and settings.gate_evaluation != "keep" else None
         gates = None if model.config.gates is None else str(model.config.gates["name"])
         # What the keep rule leaves is of the same method as the gated model itself.
         self._name = gates if by_keep_rule and gates is not None else settings.criterion.name
-        self._method_before = settings.method or gates or INPUT
-        self._encoded: EncodedCorpus | None = None
         self._recovered, self._seconds = 0, 0.0
         self._choosing: dict[str, float] = {}
         self._text = ScoringText(
             splits=settings.splits,
-            encoded=self._train,
+            encoded=lambda: self._models.train,
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
             seed=settings.seeds.data,
@@ -99,7 +88,7 @@ class Pruner:
         masks = GradualMasks(budgets=budgets, choose=choose, num_updates=num_updates, label=place.name)
         trainer = {**recovery.trainer, "max_steps": num_updates}
         settings = replace(recovery, trainer=trainer, keep="last", patience=None, distillation=None)
-        self._masked = self._fit(model, settings, place / "masking", [masks])
+        self._masked = self._models.fit(model, settings, place / "masking", [masks])
         return self._masked.model
 
     def recover(self, model: Transformer) -> Transformer:
@@ -111,7 +100,7 @@ class Pruner:
             trainer = {**recovery.trainer, "max_steps": recovery.trainer["max_steps"] - masked.num_updates}
             recovery = replace(recovery, trainer=trainer, schedule=later(recovery.schedule, masked.num_updates))
         model = model if self.scores_gates_again else settled(model, settings.gate_evaluation)
-        self._result = self._fit(model, recovery, place)
+        self._result = self._models.fit(model, recovery, place)
         before = (self._recovered, self._seconds) if settings.schedule.rescores else (0, 0.0)
         self._recovered, self._seconds = before[0] + self._result.num_updates, before[1] + self._result.seconds
         if masked is not None:
@@ -124,22 +113,6 @@ class Pruner:
         recovery, schedule = self._settings.recovery, self._settings.schedule
         assert recovery is not None and isinstance(schedule, Gradual)
         return max(1, round(schedule.share * recovery.trainer["max_steps"]))
-
-    def _fit(
-        self, model: Transformer, settings: FitSettings, place: Path, callbacks: Sequence[Callback] = ()
-    ) -> FitResult:
-        splits = self._settings.splits
-        return fit(
-            model,
-            TrainingData(train=self._train(), validation=splits.validation, scoring=ScoreSettings.of(splits)),
-            settings,
-            directory=place,
-            seeds=self._settings.seeds,
-            teacher=None if settings.distillation is None else self._model,
-            callbacks=[*callbacks, *self._settings.callbacks()],
-            loggers=self._settings.loggers(place),
-            label=place.name,
-        )
 
     def export(self, point: PrunedPoint) -> None:
         """Write the export and the record of a point."""
@@ -160,21 +133,17 @@ class Pruner:
                 "recovery_updates": self._recovered,
                 **({} if distillation is None else distillation.facts()),
             }
-            self._record(
-                export,
+            self._models.record(
                 place,
+                self._result,
                 method=f"{self._name}+recovery" if self._result else self._name,
                 label=f"{self._name}{'+recovery' if self._result else ''}, {point.budget} heads{self._as_fractions()}",
                 settings={**self._criterion(), **point.settings, **trained, "budget": point.budget},
-                seeds=asdict(settings.seeds),
                 seconds={
                     **({"training": self._seconds} if self._result else {}),
                     **({"choosing": sum(self._choosing.values())} if self._choosing else {}),
                 },
-                **training_facts(self._result),
                 gate_evaluation=self._evaluation,
-                baseline=self.input_hypotheses(),
-                unpruned=self._unpruned(),
             )
             self.show(point.budget)
 
@@ -182,24 +151,9 @@ class Pruner:
         """What a point with masked training says of its criterion where that had ended before, and scored nothing."""
         return {} if self._masked is None else {"criterion": {"name": self._settings.criterion.name}}
 
-    def input_hypotheses(self) -> list[str]:
-        """Translations of the model that is pruned, which is measured once."""
-        place, model = self._directory / INPUT, self._model
-        if complete_record(place) is None:
-            model.save_pretrained(place / EXPORT)
-            is_whole = sum(map(len, model.open_heads().values())) == sum(model.original_heads().values())
-            method = UNPRUNED if is_whole else self._method_before
-            self._record(place / EXPORT, place, method=method, settings=updates_in_all(self._settings.updates))
-        assert self._settings.report_split is not None
-        return translations_of(place, len(getattr(self._settings.splits, self._settings.report_split).pairs))
-
     def score_what_is_done(self, budgets: Sequence[int]) -> None:
         """Give the records of earlier runs a COMET score, where one is wanted."""
-        settings = self._settings
-        for place in (self._directory / INPUT, *map(self.place_of, budgets)):
-            record = None if settings.comet is None else complete_record(place)
-            if record is not None and settings.comet is not None and settings.report_split is not None:
-                with_comet(record, place, settings.splits, settings.report_split, settings.comet)
+        self._models.score_what_is_done(map(self.place_of, budgets))
 
     def show(self, num_heads: int) -> None:
         """Print a line about a point that is done."""
@@ -208,42 +162,9 @@ class Pruner:
         if record is not None:
             print(f"{num_heads} heads: {place / EXPORT}  {record.test_set['name']} BLEU {record.bleu:.2f}", flush=True)
 
-    def _record(self, export: Path, place: Path, **facts: Any) -> Record:
-        settings = self._settings
-        assert settings.report_split is not None
-        return record_export(
-            export,
-            place,
-            corpus=getattr(settings.splits, settings.report_split),
-            splits=settings.splits,
-            options=settings.decoding,
-            seed=settings.seed,
-            base_hash=settings.base_hash,
-            device=settings.device,
-            comet=settings.comet,
-            speed=settings.speed,
-            config=settings.config,
-            **facts,
-        )
-
-    def _unpruned(self) -> Transformer | None:
-        """What the speed of points is measured in turn with: the input, if it is unpruned.
-
-        A model with gates is not, even where their heads are all in its weights: without the gates it would be a model
-        that nobody has trained.
-        """
-        is_whole = sum(map(len, self._model.heads().values())) == sum(self._model.original_heads().values())
-        return self._model if self._settings.speed is not None and is_whole and not self._model.gates() else None
-
     def _as_fractions(self) -> str:
         return " (fractions)" if self._evaluation == "fraction" else ""
 
     def place_of(self, num_heads: int) -> Path:
         """The directory of a point."""
         return self._directory / f"{num_heads}-heads"
-
-    def _train(self) -> EncodedCorpus:
-        if self._encoded is None:
-            text = self._settings.splits.train
-            self._encoded = EncodedCorpus.encode(self._tokenizer, text.pairs, text.line_numbers)
-        return self._encoded

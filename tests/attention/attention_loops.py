@@ -9,6 +9,7 @@ Shapes: B batch, T query positions, S key positions, D model width, H heads, K h
 
 import contextlib
 import copy
+import math
 import re
 
 import pytest
@@ -98,6 +99,15 @@ def softmax_where(scores, allowed):
 def weighted(weights, values):
     """sum_s w_s v_s."""
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def attended(queries, keys, values, allowed):
+    """softmax(q k^T / sqrt(K)) v for one head: what it gives [T, V], and its weights [T, S]."""
+    weights = [
+        softmax_where([query @ key / math.sqrt(K) for key in keys], may)
+        for query, may in zip(queries, allowed, strict=True)
+    ]
+    return [weighted(each, values) for each in weights], weights
 
 
 def loop(reference, block, heads, query, memory, allowed, gates):

@@ -5,19 +5,20 @@ Shapes: B batch, T query positions, S key positions, D model width, H heads, K h
 
 import copy
 import itertools
+from contextlib import nullcontext
 
 import pytest
 import torch
 from counted_operands import count_operands
 
+from prune_lab.attention.composed import ComposedAttention
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.linearised import linearised
 from prune_lab.attention.masks import AttentionMask, padding_mask
-from prune_lab.attention.registry import ATTENTION, attention_of_kind, build_attention
+from prune_lab.attention.registry import ATTENTION, VARIANTS, attention_of_kind, build_attention
+from prune_lab.attention.short import fused_only
 from prune_lab.evaluation.flops import count_products
 from prune_lab.heads import KINDS
-
-pytestmark = pytest.mark.usefixtures("each_attention")
 
 D, H, K = 32, 4, 8
 B, T, S = 3, 5, 7
@@ -33,10 +34,27 @@ def example_id(example):
     return "-".join([example["name"], *(f"{key}={value}" for key, value in example["options"].items())])
 
 
+def paths_of(example):
+    """How attention may be computed where its weights are not asked for; see the fixture `each_attention`."""
+    # What mixes heads computes its weights itself, in one way.
+    return ("explicit",) if issubclass(ATTENTION[example["name"]], ComposedAttention) else ("short", "fused")
+
+
 @pytest.fixture(params=EXAMPLES, ids=example_id)
-def example(request):
-    """A variant with options: the defaults, and each of its examples."""
+def example_once(request):
+    """A variant with options, the defaults and each of its examples: where there is one path, or nothing attends."""
     return request.param
+
+
+@pytest.fixture(
+    params=[(example, path) for example in EXAMPLES for path in paths_of(example)],
+    ids=lambda case: f"{example_id(case[0])}-{case[1]}",
+)
+def example(request):
+    """The same by every path that its attention may take."""
+    example, path = request.param
+    with fused_only() if path == "fused" else nullcontext():
+        yield example
 
 
 @pytest.fixture(params=sorted(ATTENTION))
@@ -136,9 +154,12 @@ def test_gates_differ_by_sentence_and_position(block, kind):
     query, memory, mask = inputs(kind)
     gates = torch.rand(B, H, T, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     output = block(query, memory, mask, gates=gates).output
-    for row, position in itertools.product(range(B), range(T)):
-        alone = block(query, memory, mask, gates=gates[row, :, position]).output[row, position]
-        torch.testing.assert_close(output[row, position], alone, rtol=0, atol=1e-10)
+    # The batch once for each position, with what its sentences have there: [position, B].
+    sides = query.repeat(T, 1, 1), memory.repeat(T, 1, 1)
+    repeated = mask if mask.allowed is None else AttentionMask(mask.allowed.repeat(T, 1, 1, 1))
+    alone = block(*sides, repeated, gates=gates.permute(2, 0, 1).flatten(0, 1)).output.unflatten(0, (T, B))
+    for position in range(T):
+        torch.testing.assert_close(output[:, position], alone[position, :, position], rtol=0, atol=1e-10)
     by_row = block(query, memory, mask, gates=gates[:, :, 0]).output
     for row in range(B):
         alone = block(query, memory, mask, gates=gates[row, :, 0]).output[row]
@@ -152,8 +173,9 @@ def test_gates_of_one_change_nothing(block, kind):
         torch.testing.assert_close(gated, block(query, memory, mask).output, rtol=0, atol=1e-12)
 
 
-def test_a_linearised_pass_is_linear_in_what_heads_read(block, kind):
+def test_a_linearised_pass_is_linear_in_what_heads_read(example_once, kind):
     """The same output, which inputs and biases times their gradients sum up to, and heads with the output bias too."""
+    block = build(example_once, kind)
     query, memory, mask = inputs(kind)
     gates = torch.rand(B, H, T, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
     with linearised():
@@ -175,11 +197,11 @@ def test_a_linearised_pass_is_linear_in_what_heads_read(block, kind):
     assert all((slope != 0).any() for slope in plain)
 
 
-def test_a_masked_head_equals_a_removed_one(example, kind):
+def assert_masked_equals_removed(example, kind, subsets):
     whole = build(example, kind)
     query, memory, mask = inputs(kind)
     tensors = [query] if memory is query else [query, memory]
-    for kept in SUBSETS:
+    for kept in subsets:
         cut = copy.deepcopy(whole)
         cut.keep_heads(kept)
         assert cut.numbers == kept and cut.num_heads == len(kept) and cut.head_dim == K
@@ -191,8 +213,19 @@ def test_a_masked_head_equals_a_removed_one(example, kind):
             torch.testing.assert_close(gradients(masked, *tensors), gradients(removed, *tensors), rtol=0, atol=1e-10)
 
 
-def test_heads_removed_in_steps_or_at_once(example, kind):
-    at_once, in_steps = build(example, kind), build(example, kind)
+def test_a_masked_head_equals_a_removed_one(example_once, kind):
+    assert_masked_equals_removed(example_once, kind, SUBSETS)
+
+
+@pytest.mark.parametrize("attention", [example for example in EXAMPLES if "fused" in paths_of(example)], ids=example_id)
+def test_a_masked_head_equals_a_removed_one_in_the_fused_kernel_too(attention, kind):
+    """Of a subset it sees how many heads and queries there are, and no more."""
+    with fused_only():
+        assert_masked_equals_removed(attention, kind, [(), (2,), (0, 3), (1, 2, 3), (0, 1, 2, 3)])
+
+
+def test_heads_removed_in_steps_or_at_once(example_once, kind):
+    at_once, in_steps = build(example_once, kind), build(example_once, kind)
     at_once.keep_heads([1, 3])
     in_steps.keep_heads([1, 2, 3])
     in_steps.keep_heads([0, 2])
@@ -201,12 +234,12 @@ def test_heads_removed_in_steps_or_at_once(example, kind):
 
 
 @torch.no_grad()
-def test_a_block_built_from_its_heads_is_the_one_that_was_cut(example, kind):
+def test_a_block_built_from_its_heads_is_the_one_that_was_cut(example_once, kind):
     """As a stored model is loaded: from the numbers of its heads, and its weights."""
     query, memory, mask = inputs(kind)
-    whole = build(example, kind)
+    whole = build(example_once, kind)
     for kept in ((), (2,), (0, 3), (1, 2, 3), (0, 1, 2, 3)):
-        cut, built = copy.deepcopy(whole), build(example, kind, numbers=kept)
+        cut, built = copy.deepcopy(whole), build(example_once, kind, numbers=kept)
         cut.keep_heads(kept)
         built.load_state_dict(cut.state_dict())
         assert torch.equal(built(query, memory, mask).output, cut(query, memory, mask).output), kept
@@ -216,6 +249,7 @@ def test_a_block_built_from_its_heads_is_the_one_that_was_cut(example, kind):
         assert torch.equal(built(query, memory, mask).output, cut(query, memory, mask).output), kept
 
 
+@pytest.mark.usefixtures("each_attention")
 @pytest.mark.parametrize("kept", [(0, 1, 2, 3), (0, 3), (2,), ()], ids=str)
 def test_the_identity_setting_is_multi_head_attention(name, kind, kept):
     sizes = sizes_of(kind, numbers=kept)
@@ -246,8 +280,8 @@ def test_weights_of_another_site_are_not_taken(name, kind):
 
 
 @pytest.mark.parametrize("kept", [(0, 1, 2, 3), (1, 2), ()], ids=str)
-def test_costs_are_those_that_are_counted(example, kind, kept):
-    block = build(example, kind, numbers=kept)
+def test_costs_are_those_that_are_counted(example_once, kind, kept):
+    block = build(example_once, kind, numbers=kept)
     query, memory = (side.detach() for side in inputs(kind)[:2])
     num_keys = memory.shape[1]
     cost = block.cost(T, num_keys)
@@ -276,8 +310,8 @@ READ_OTHERWISE = ("collaborative", "dynamically_composable", "grouped_query")
 
 
 @pytest.mark.parametrize("kept", [(0, 1, 2, 3), (1, 2), ()], ids=str)
-def test_what_products_read_and_write_is_what_is_counted(example, kind, kept):
-    block = build(example, kind, numbers=kept)
+def test_what_products_read_and_write_is_what_is_counted(example_once, kind, kept):
+    block = build(example_once, kind, numbers=kept)
     query, memory = (side.detach() for side in inputs(kind)[:2])
     num_keys = memory.shape[1]
     mask = AttentionMask(causal=kind == "decoder.self")
@@ -297,7 +331,7 @@ def test_what_products_read_and_write_is_what_is_counted(example, kind, kept):
         assert products.written == others.written and products.entries_written == projections.entries_read == 0
         assert products.entries_read == cost.cache_elements
         read = products.read + products.entries_read
-        if example["name"] not in READ_OTHERWISE:
+        if example_once["name"] not in READ_OTHERWISE:
             assert read + products.weights == others.read
         else:
             assert read - cost.cache_elements <= others.read <= read + len(kept) * cost.cache_elements
@@ -311,8 +345,8 @@ def test_what_products_read_and_write_is_what_is_counted(example, kind, kept):
         assert passes[-1][0].projections.weights <= whole.projections.weights - own
 
 
-def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(example, kind):
-    block = build(example, kind, dtype=torch.float32)
+def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(example_once, kind):
+    block = build(example_once, kind, dtype=torch.float32)
     frozen = {parameter_name for position, (parameter_name, _) in enumerate(block.named_parameters()) if position % 2}
     for parameter_name, parameter in block.named_parameters():
         parameter.requires_grad_(parameter_name not in frozen)
@@ -328,8 +362,8 @@ def test_removal_keeps_types_and_what_is_trained_and_gives_up_memory(example, ki
         assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
 
 
-def test_a_block_without_heads_adds_its_output_bias(example, kind):
-    block = build(example, kind)
+def test_a_block_without_heads_adds_its_output_bias(example_once, kind):
+    block = build(example_once, kind)
     block.keep_heads([])
     query, memory, mask = inputs(kind)
     result = block(query, memory, mask, need_weights=True)
@@ -338,7 +372,7 @@ def test_a_block_without_heads_adds_its_output_bias(example, kind):
     assert result.output.abs().sum() > 0
     result.output.sum().backward()
     assert sum(parameter.numel() for parameter in block.parameters()) == D
-    unbiased = build(example, kind, bias=False)
+    unbiased = build(example_once, kind, bias=False)
     unbiased.keep_heads([])
     assert (unbiased(query, memory, mask).output == 0).all()
 
@@ -403,7 +437,8 @@ def test_fixed_gates_fold_into_the_output_weights(block, kind):
     torch.testing.assert_close(block(query, memory, mask).output, expected, rtol=0, atol=1e-10)
 
 
-def test_roles_and_matrices_cover_the_remaining_heads(block, kind):
+def test_roles_and_matrices_cover_the_remaining_heads(example_once, kind):
+    block = build(example_once, kind)
     for kept in ((0, 1, 2, 3), (1, 2), ()):
         block.keep_heads([block.numbers.index(number) for number in kept])
         roles = block.roles()
@@ -415,11 +450,11 @@ def test_roles_and_matrices_cover_the_remaining_heads(block, kind):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_score_matrices_give_the_weights_of_attention_or_say_what_else_does(example, kind, bias):
+def test_score_matrices_give_the_weights_of_attention_or_say_what_else_does(example_once, kind, bias):
     query, memory, mask = inputs(kind)
     allowed = mask.dense(T, memory.shape[1], query.device)
     for kept in ((0, 1, 2, 3), (1, 2), ()):
-        block = build(example, kind, bias=bias, numbers=kept)
+        block = build(example_once, kind, bias=bias, numbers=kept)
         left, right, left_out = block.score_matrices()
         assert left.shape == right.shape and left.shape[:2] == (len(kept), D)
         scores = torch.einsum("btd,hdr,her,bse->bhts", query, left, right, memory)
@@ -452,8 +487,8 @@ def test_score_matrices_say_that_they_leave_out_rotary_positions(name):
     assert "rotary positions" in block.score_matrices().left_out
 
 
-def test_weights_of_attention_can_be_dropped_in_training_alone(example, kind):
-    block = build(example, kind, dropout=0.5)
+def test_weights_of_attention_can_be_dropped_in_training_alone(example_once, kind):
+    block = build(example_once, kind, dropout=0.5)
     query, memory, mask = inputs(kind)
     assert torch.equal(block(query, memory, mask).output, block(query, memory, mask).output)
     block.train()
@@ -462,23 +497,35 @@ def test_weights_of_attention_can_be_dropped_in_training_alone(example, kind):
         assert not torch.equal(one, other)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_other_types_run_and_stay(example, kind, dtype):
+def assert_is_close_in(dtype, example, kind, tolerance):
     block = build(example, kind, dtype=dtype)
     query, memory, mask = inputs(kind, dtype=dtype)
     precise = build(example, kind)
     expected = precise(query.double(), memory.double(), mask).output
     output = block(query, memory, mask, gates=torch.ones(H, dtype=dtype)).output
     assert output.dtype == dtype
-    tolerance = 1e-5 if dtype == torch.float32 else 0.1
     assert (output.double() - expected).abs().max() < tolerance * expected.abs().max().clamp(min=1)
 
 
+def test_float32_runs_and_stays(example, kind):
+    assert_is_close_in(torch.float32, example, kind, tolerance=1e-5)
+
+
+def test_bfloat16_runs_and_stays(example_once, kind):
+    """Products of short sequences are not for this type: there is one path."""
+    assert_is_close_in(torch.bfloat16, example_once, kind, tolerance=0.1)
+
+
+@pytest.mark.usefixtures("each_attention")
 def test_a_head_width_of_its_own_and_one_position(name, kind):
     block = build(name, kind, head_dim=6, num_heads=3)
     query = torch.randn(1, 1, D, dtype=torch.float64)
     output = block(query, query, AttentionMask(causal=True) if kind == "decoder.self" else AttentionMask()).output
     assert output.shape == (1, 1, D) and output.isfinite().all()
+
+
+def test_a_variant_has_the_name_of_its_file(name):
+    assert ATTENTION[name].__module__ == f"prune_lab.attention.{name}" and len(ATTENTION) == len(VARIANTS)
 
 
 def test_names_options_and_kinds_are_read():

@@ -7,9 +7,14 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from prune_lab.attention import core
+from prune_lab.attention.composed import ComposedAttention
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.core import attend, note_memory
 from prune_lab.attention.masks import AttentionMask
+from prune_lab.attention.registry import ATTENTION, build_attention
 from prune_lab.attention.short import fused_only
+
+COMPOSED = [name for name, variant in sorted(ATTENTION.items()) if issubclass(variant, ComposedAttention)]
 
 
 def kernels_of(run):
@@ -49,3 +54,12 @@ def test_much_memory_is_told_with_the_sizes():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         note_memory("talking_heads", query[:, :, :100], key[:, :, :100], 6)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+def test_what_takes_much_memory_is_named_as_in_configurations(monkeypatch, name):
+    monkeypatch.setattr(core, "_LARGE", 0)
+    sizes = AttentionSizes(d_model=8, numbers=(0, 1), total_heads=2, head_dim=4)
+    block, query = build_attention(name, kind="encoder.self", sizes=sizes), torch.randn(1, 3, 8)
+    with pytest.warns(UserWarning, match=rf"^{name}: weights of all heads at once .*: 1 x 2 x 3 x 3\) take about"):
+        block(query, query, AttentionMask())

@@ -7,19 +7,7 @@ import itertools
 import math
 
 import pytest
-from attention_loops import (
-    KINDS,
-    D,
-    H,
-    K,
-    affine,
-    assert_equals_loops,
-    assert_refused,
-    make,
-    softmax_where,
-    turned,
-    weighted,
-)
+from attention_loops import KINDS, D, H, K, affine, assert_equals_loops, assert_refused, attended, make, turned
 
 OPTIONS = [{}, {"n_kv": 1}, {"n_kv": 4, "value_head_dim": 5}, {"n_kv": 2, "value_head_dim": 3}]
 
@@ -35,11 +23,7 @@ def reference(n_kv):
             query = turned([affine(block.query, range(head * K, head * K + K), x) for x in queries], block)
             keys = turned([affine(block.key, rows, y) for y in memory], block)
             values = [affine(block.value, value_rows, y) for y in memory]
-            weights = [
-                softmax_where([each @ key / math.sqrt(K) for key in keys], may)
-                for each, may in zip(query, allowed, strict=True)
-            ]
-            found[head] = [weighted(each, values) for each in weights], weights
+            found[head] = attended(query, keys, values, allowed)
         return found
 
     return heads_of

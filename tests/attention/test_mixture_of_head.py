@@ -17,12 +17,12 @@ from attention_loops import (
     affine,
     assert_equals_loops,
     assert_refused,
+    attended,
     close,
     gradients,
     make,
     sides,
     softmax_where,
-    weighted,
 )
 
 from prune_lab.attention.contract import AttentionSizes
@@ -86,11 +86,8 @@ def reference(options):
             rows = range(head * K, (head + 1) * K)
             keys = [affine(block.key, rows, y) for y in memory]
             values = [affine(block.value, range(head * width, (head + 1) * width), y) for y in memory]
-            weights = [
-                softmax_where([affine(block.query, rows, x) @ key / math.sqrt(K) for key in keys], may)
-                for x, may in zip(queries, allowed, strict=True)
-            ]
-            found[head] = [f[head] * weighted(w, values) for f, w in zip(factors, weights, strict=True)], weights
+            given, weights = attended([affine(block.query, rows, x) for x in queries], keys, values, allowed)
+            found[head] = [f[head] * each for f, each in zip(factors, given, strict=True)], weights
         return found
 
     return heads_of

@@ -3,22 +3,8 @@
 Shapes: see `attention_loops`.
 """
 
-import math
-
 import pytest
-from attention_loops import (
-    KINDS,
-    D,
-    H,
-    K,
-    affine,
-    assert_equals_loops,
-    assert_refused,
-    make,
-    softmax_where,
-    turned,
-    weighted,
-)
+from attention_loops import KINDS, D, H, K, affine, assert_equals_loops, assert_refused, attended, make, turned
 
 
 def reference(block, heads, queries, memory, allowed):
@@ -31,11 +17,7 @@ def reference(block, heads, queries, memory, allowed):
             for projection, side in ((block.query, queries), (block.key, memory))
         )
         values = [affine(block.value, range(head * width, (head + 1) * width), y) for y in memory]
-        weights = [
-            softmax_where([each @ key / math.sqrt(K) for key in keys], may)
-            for each, may in zip(query, allowed, strict=True)
-        ]
-        found[head] = [weighted(each, values) for each in weights], weights
+        found[head] = attended(query, keys, values, allowed)
     return found
 
 

@@ -4,7 +4,6 @@ Shapes: see `attention_loops`; o channels of overlap on each side.
 """
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -16,12 +15,11 @@ from attention_loops import (
     affine,
     assert_equals_loops,
     assert_refused,
+    attended,
     gradients,
     make,
     sides,
-    softmax_where,
     turned,
-    weighted,
 )
 
 from prune_lab import ModelConfig, Transformer
@@ -55,11 +53,7 @@ def reference(overlap, of_scores):
             query = turned([window(block.query, head, of_scores, x) for x in queries], block)
             keys = turned([window(block.key, head, of_scores, y) for y in memory], block)
             values = [window(block.value, head, overlap, y) for y in memory]
-            weights = [
-                softmax_where([each @ key / math.sqrt(K) for key in keys], may)
-                for each, may in zip(query, allowed, strict=True)
-            ]
-            found[head] = [weighted(each, values) for each in weights], weights
+            found[head] = attended(query, keys, values, allowed)
         return found
 
     return heads_of

@@ -4,13 +4,14 @@ import contextlib
 import importlib
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from hydra._internal.hydra import Hydra
 
 from prune_lab.commands.entry import Command, command
 from prune_lab.commands.help import config_directory
@@ -40,6 +41,19 @@ class Outcome:
 
 
 Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def composed_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hydra composes a configuration once.
+
+    It does so twice, and that takes longer than the work of most tests: the first time it only looks for `hydra.mode`,
+    which nothing here sets. `test_entry` is about all that Hydra does, and leaves it as it is.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        if request.module.__name__ != "test_entry":
+            patched.setattr(Hydra, "get_mode", lambda *_, **__: None)
+        yield
 
 
 @pytest.fixture
@@ -181,6 +195,12 @@ def call(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, 
         return folder / "run", said.getvalue()
 
     return call
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny: list[str], call: Callable[..., tuple[Path, str]]) -> Path:
+    """The directory that `prune-lab-train` left: an unpruned model of six heads; not to be changed."""
+    return call("train", *tiny, "logger=csv", "report_split=test")[0]
 
 
 @pytest.fixture(scope="session")

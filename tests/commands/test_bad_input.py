@@ -248,11 +248,11 @@ def text(folder: Path) -> list[str]:
 @pytest.mark.parametrize("command", ["train", "study", "prune"])
 @pytest.mark.parametrize("split", ["train", "validation", "test"])
 def test_c6_unequal_line_counts(
-    run: Run, folder: Path, text: list[str], tiny_study: tuple[Path, str], command: str, split: str
+    run: Run, folder: Path, text: list[str], tiny_run: Path, command: str, split: str
 ) -> None:
     write(f"{split}.target", ["a"] * 99)
     write(f"{split}.source", ["a"] * 100)
-    own = [f"export={tiny_study[0] / 'base'}", "budgets=[1]"] if command == "prune" else []
+    own = [f"export={tiny_run}", "budgets=[1]"] if command == "prune" else []
     message = f"unequal line counts: {split}.source has 100 lines, {split}.target has 99; line n of one must be"
     check_refused(run, folder, command, [*text, *own], message)
 
@@ -294,9 +294,9 @@ def test_files_that_are_missing_or_hold_no_text(
 
 
 @pytest.fixture
-def export(tiny_study: tuple[Path, str], folder: Path) -> Path:
+def export(tiny_run: Path, folder: Path) -> Path:
     """An export that may be broken."""
-    return shutil.copytree(tiny_study[0] / "base" / "export", folder / "export")
+    return shutil.copytree(tiny_run / "export", folder / "export")
 
 
 def cut_short(export: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from prune_lab import HeadMask, mask_heads
+from prune_lab import HeadMask, mask_heads, prune_heads
 from prune_lab.commands.earlier_run import read_configuration, refuse_another
 from prune_lab.data.tokenizer import Tokenizer
 from prune_lab.model.storage import load_export
@@ -18,13 +18,22 @@ from prune_lab.training.training_pass import TrainingPass
 Run = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def pruned(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export with two of the six heads."""
+    model, directory = load_export(tiny_run / "export"), tmp_path_factory.mktemp("pruned") / "export"
+    prune_heads(
+        model, HeadMask.keeping({"encoder.0.self": [], "decoder.0.self": [1], "decoder.0.cross": [0]}, model)
+    ).save_pretrained(directory)
+    return directory
+
+
 @pytest.fixture
-def arguments(tiny: list[str], tiny_study: tuple[Path, str]) -> list[str]:
+def arguments(tiny: list[str], tiny_run: Path, pruned: Path) -> list[str]:
     """A benchmark of seconds."""
     data = [text for text in tiny if text.startswith("data")]
     sizes = ["num_lines=4", "num_batches=1", "batch_sizes=[2]", "beam_sizes=[1,2]", "training.max_tokens=100"]
-    base, pruned = tiny_study[0] / "base", tiny_study[0] / "points" / "gradient-2heads-seed1" / "export"
-    return [*data, *sizes, f"exports=[{base},{pruned}]", "output=run", "repeats=5", "decoding.max_length_a=3"]
+    return [*data, *sizes, f"exports=[{tiny_run},{pruned}]", "output=run", "repeats=5", "decoding.max_length_a=3"]
 
 
 def test_a_benchmark_of_two_exports(run: Run, arguments: list[str], folder: Path) -> None:
@@ -54,7 +63,7 @@ def test_a_benchmark_of_two_exports(run: Run, arguments: list[str], folder: Path
 
 
 def test_training_in_mixed_precision(
-    run: Run, arguments: list[str], tiny_study: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, folder: Path
+    run: Run, arguments: list[str], tiny_run: Path, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     types = set()
 
@@ -67,7 +76,7 @@ def test_training_in_mixed_precision(
             handle.remove()
 
     monkeypatch.setattr("prune_lab.training.training_pass.TrainingPass", Watched)
-    words = [f"exports={tiny_study[0] / 'base'}", "measure=[training]", "precision=bf16-mixed"]
+    words = [f"exports={tiny_run}", "measure=[training]", "precision=bf16-mixed"]
     done = run("benchmark", *arguments, *words)
     assert done.status == 0, done.err
     assert types == {torch.bfloat16}
@@ -76,9 +85,9 @@ def test_training_in_mixed_precision(
     assert (training["precision"], training["products"]) == ("bf16-mixed", "bfloat16") and "bf16-mixed" in done.out
 
 
-def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
+def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_run: Path, folder: Path) -> None:
     """And what the directory of a benchmark may be used for afterwards: the same benchmark, and nothing else."""
-    words = [*arguments, f"exports={tiny_study[0] / 'base'}", "measure=encoding", "threads=1"]
+    words = [*arguments, f"exports={tiny_run}", "measure=encoding", "threads=1"]
     for _ in range(2):
         done = run("benchmark", *words)
         assert done.status == 0, done.err
@@ -98,11 +107,10 @@ def test_one_export_and_one_kind(run: Run, arguments: list[str], tiny_study: tup
 
 
 def test_a_directory_with_results_of_another_command_is_refused(
-    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
+    run: Run, arguments: list[str], tiny_run: Path, folder: Path
 ) -> None:
-    study = tiny_study[0]
-    shutil.copytree(study / "base", "other/base")
-    shutil.copy(study / "study.yaml", "other")
+    shutil.copytree(tiny_run, "other/base")
+    Path("other/study.yaml").write_text("seed: 1\n")
     done = run("benchmark", *arguments, "output=other")
     assert (done.status, done.out) == (2, "")
     assert done.err == "prune-lab-benchmark: output=other: holds results of prune-lab-study; choose another directory\n"
@@ -162,30 +170,23 @@ def test_settings_of_training_are_checked_before_a_model_is_read(
     assert not (folder / "run").exists()
 
 
-def test_an_export_that_is_given_twice_is_refused(
-    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
-) -> None:
-    base = tiny_study[0] / "base"
-    expected = f"prune-lab-benchmark: exports: {base} and {base}/export are the same model; allowed is each one once"
-    assert run("benchmark", *arguments, f"exports=[{base},{base}/export]").refused() == expected
+def test_an_export_that_is_given_twice_is_refused(run: Run, arguments: list[str], tiny_run: Path) -> None:
+    both = f"{tiny_run} and {tiny_run}/export"
+    expected = f"prune-lab-benchmark: exports: {both} are the same model; allowed is each one once"
+    assert run("benchmark", *arguments, f"exports=[{tiny_run},{tiny_run}/export]").refused() == expected
 
 
-def test_models_of_other_numbers_are_refused(
-    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
-) -> None:
-    base = tiny_study[0] / "base"
-    load_export(base / "export").to(torch.bfloat16).save_pretrained("half")
-    done = run("benchmark", *arguments, f"exports=[{base},half]")
+def test_models_of_other_numbers_are_refused(run: Run, arguments: list[str], tiny_run: Path, folder: Path) -> None:
+    load_export(tiny_run / "export").to(torch.bfloat16).save_pretrained("half")
+    done = run("benchmark", *arguments, f"exports=[{tiny_run},half]")
     assert (done.status, done.out) == (2, "") and not (folder / "run").exists()
-    expected = f"exports=half: its weights are bfloat16, those of {base} float32; allowed is one type for all\n"
+    expected = f"exports=half: its weights are bfloat16, those of {tiny_run} float32; allowed is one type for all\n"
     assert done.err.endswith(expected)
 
 
-def test_models_of_other_tokenizers_are_refused(
-    run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path
-) -> None:
+def test_models_of_other_tokenizers_are_refused(run: Run, arguments: list[str], tiny_run: Path, folder: Path) -> None:
     """The same ids would be other words to them, or none."""
-    base = tiny_study[0] / "base" / "export"
+    base = tiny_run / "export"
     content = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
     words = content["source"]["model"]["vocab"]
     one, other = list(words)[-2:]
@@ -201,9 +202,9 @@ def test_models_of_other_tokenizers_are_refused(
     assert not (folder / "run").exists()
 
 
-def test_masked_models_are_refused(run: Run, arguments: list[str], tiny_study: tuple[Path, str], folder: Path) -> None:
+def test_masked_models_are_refused(run: Run, arguments: list[str], tiny_run: Path, folder: Path) -> None:
     """A model with closed gates takes as long as the whole one: its speed says nothing about its heads."""
-    model = load_export(tiny_study[0] / "base" / "export")
+    model = load_export(tiny_run / "export")
     mask_heads(model, HeadMask.removing({"encoder.0.self": [0]}, model)).save_pretrained("masked")
     message = run("benchmark", *arguments, "exports=[masked]").refused()
     assert message.endswith("heads are closed, not gone; a smaller model comes from prune-lab-prune")

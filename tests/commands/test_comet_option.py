@@ -20,7 +20,8 @@ Pairs = list[tuple[str, str]]
 SIDES = (("source", "en"), ("target", "de"))
 SPLITS = ("train", "validation", "test")
 TEXT = ["data=text", *(f"data.{split}.{side}=test.{ending}" for split in SPLITS for side, ending in SIDES)]
-PRUNE = ["criterion=magnitude", "speed=null", "logger=csv"]
+PRUNE = ["budgets=[12]", "criterion=magnitude"]
+CONVERT = ["attention=talking_heads", "trainer.max_steps=1", "scheduler.warmup_updates=1", "scheduler.decay_updates=0"]
 
 
 @pytest.fixture
@@ -35,34 +36,50 @@ def sources(folder: Path, model: Transformer, pairs: Pairs) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("command", ["evaluate", "prune", "train", "study"])
+@pytest.mark.parametrize("command", ["evaluate", "prune", "convert", "train", "study"])
 def test_a_model_that_is_not_here_is_told_before_any_work(
     run: Run, folder: Path, sources: list[str], export: Path, comet_package: Path, command: str
 ) -> None:
-    own = {"evaluate": [f"export={export}"], "prune": [f"export={export}", "budgets=[12]"]}.get(command, [])
-    message = run(command, *own, *TEXT, "comet=Unbabel/wmt22-comet-da").refused()
+    own = {"evaluate": [], "prune": PRUNE, "convert": CONVERT}
+    arguments = [*([f"export={export}", *own[command]] if command in own else []), *TEXT]
+    message = run(command, *arguments, "comet=Unbabel/wmt22-comet-da").refused()
     assert "comet=Unbabel/wmt22-comet-da: not in the cache of the hub" in message
-    assert "comet: 3; allowed" in run(command, *own, *TEXT, "comet=3").refused()
+    assert "comet: 3; allowed" in run(command, *arguments, "comet=3").refused()
     assert sorted(path.name for path in folder.iterdir()) == ["test.de", "test.en"]
 
 
-def test_a_score_that_no_record_would_hold(run: Run, sources: list[str], export: Path, comet_model: Any) -> None:
-    arguments = [f"export={export}", "budgets=[12]", *TEXT, f"comet={comet_model()}", "report_split=null"]
-    assert "nothing is measured with report_split=null" in run("prune", *arguments).refused()
+@pytest.mark.parametrize(("command", "own"), [("prune", PRUNE), ("convert", CONVERT)])
+def test_a_score_that_no_record_would_hold(
+    run: Run, sources: list[str], export: Path, comet_model: Any, command: str, own: list[str]
+) -> None:
+    arguments = [f"export={export}", *own, *TEXT, f"comet={comet_model()}", "report_split=null"]
+    assert "nothing is measured with report_split=null" in run(command, *arguments).refused()
 
 
-def test_points_that_are_done_are_scored_from_their_translations(
-    run: Run, sources: list[str], export: Path, comet_model: Any, stand_in_score: Callable[..., float]
+@pytest.mark.parametrize(
+    ("command", "own", "names"),
+    [("prune", PRUNE, ["input", "12-heads"]), ("convert", CONVERT, ["input", "converted", "recovered"])],
+    ids=["prune", "convert"],
+)
+def test_what_is_done_is_scored_from_its_translations(
+    run: Run,
+    sources: list[str],
+    export: Path,
+    comet_model: Any,
+    stand_in_score: Callable[..., float],
+    command: str,
+    own: list[str],
+    names: list[str],
 ) -> None:
     references = read_lines(Path("test.de"))
-    command = [f"export={export}", "budgets=[12]", *TEXT, *PRUNE, "decoding.beam_size=1", "output=run"]
-    assert run("prune", *command).status == 0
-    places = [Path("run/input"), Path("run/12-heads")]
+    arguments = [f"export={export}", *own, *TEXT, "speed=null", "logger=csv", "decoding.beam_size=1", "output=run"]
+    assert run(command, *arguments).status == 0
+    places = [Path("run") / name for name in names]
     before = [Record.load(place) for place in places]
-    assert [record.comet for record in before] == [None, None]
+    assert all(record.comet is None for record in before)
     for name, factor in (("first", 0.001), ("second", 0.002)):
         model = comet_model(name, factor)
-        found = run("prune", *command, f"comet={model}")
+        found = run(command, *arguments, f"comet={model}")
         assert found.status == 0, found.err
         for place, earlier in zip(places, before, strict=True):
             record = Record.load(place)
@@ -70,8 +87,8 @@ def test_points_that_are_done_are_scored_from_their_translations(
             assert record.comet == pytest.approx(expected)
             assert record.comet_model is not None and record.comet_model["name"] == name
             assert replace(record, comet=None, comet_model=None) == earlier
-    run("prune", *command)
-    assert Record.load(places[1]).comet == pytest.approx(expected)
+    run(command, *arguments)
+    assert Record.load(places[-1]).comet == pytest.approx(expected)
 
 
 def test_the_package_is_imported_only_when_it_is_asked_for(

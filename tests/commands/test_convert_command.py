@@ -1,5 +1,6 @@
 """prune-lab-convert: what a trained model becomes, what is recorded of it, and what it is refused."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from prune_lab.results.record import Record
 
 Run = Callable[..., Any]
 COMPRESSED = ("attention=collaborative", "attention.options.form=compressed", "attention.options.shared_width=8")
+RECOVERY = ("trainer.max_steps=3",)
 EXACT = {
     "collaborative": {},
     "dynamically_composable": {},
@@ -37,20 +39,33 @@ def logits(model: Transformer) -> torch.Tensor:
 
 
 @pytest.fixture(scope="module")
-def base(tiny_study: tuple[Path, str]) -> Path:
+def base(tiny_run: Path) -> Path:
     """An unpruned run."""
-    return tiny_study[0] / "base"
+    return tiny_run
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_text: list[str], base: Path) -> list[str]:
+    """Overrides of all conversions here."""
+    return [*tiny_text, f"export={base}", "speed=null", "training.max_tokens=600", "logger=csv"]
+
+
+@pytest.fixture(scope="module")
+def recovered(call: Callable[..., tuple[Path, str]], settings: list[str]) -> tuple[Path, str]:
+    """The directory of a conversion with recovery, not to be changed, and what was printed."""
+    return call("convert", *settings, *COMPRESSED, *RECOVERY)
 
 
 @pytest.fixture
-def convert(run: Run, tiny_text: list[str], base: Path) -> Run:
+def copied(recovered: tuple[Path, str], folder: Path) -> Path:
+    """The same directory where it may be changed."""
+    return shutil.copytree(recovered[0], folder / "run")
+
+
+@pytest.fixture
+def convert(run: Run, settings: list[str]) -> Run:
     """`convert("attention=...")`: the outcome of the command, which writes to `run`."""
-
-    def convert(*overrides: str) -> Any:
-        settings = ("speed=null", "training.max_tokens=600", "output=run", "logger=csv")
-        return run("convert", *tiny_text, f"export={base}", *settings, *overrides)
-
-    return convert
+    return lambda *overrides: run("convert", *settings, "output=run", *overrides)
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -81,13 +96,13 @@ def test_grouped_keys_and_values_are_means(small_model: Callable[..., Transforme
 
 
 def test_compression_loses_less_with_more_channels(small_model: Callable[..., Transformer]) -> None:
-    model, errors = small_model().double(), []
-    for width in (1, 12, 24, 32):
+    model, errors = small_model(d_model=16, encoder_layers=1, decoder_layers=1).double(), []
+    for width in (1, 6, 12, 16):
         options = {"form": "compressed", "shared_width": width}
         found = convert_attention(model, {"name": "collaborative", "options": options})
         errors.append(max((facts["reconstruction_error"] for facts in found.facts.values()), default=0.0))
         difference = (logits(found.model) - logits(model)).abs().max()
-        assert (difference < 1e-10) == (width == 32)
+        assert (difference < 1e-10) == (width == 16)
     assert errors == sorted(errors, reverse=True) and errors[0] < 1 and errors[-1] == 0
 
 
@@ -101,20 +116,18 @@ def test_a_kind_of_site_alone(small_model: Callable[..., Transformer]) -> None:
         convert_attention(found.model, "talking_heads")
 
 
-def test_before_and_after_recovery(convert: Run, base: Path, folder: Path) -> None:
-    found = convert(*COMPRESSED, "trainer.max_steps=3")
-    assert found.status == 0, found.err
-    assert found.out.startswith("reconstruction error of 3 sites: ")
-    for place in ("input", "converted", "recovered"):
-        assert f"{place}" in found.out or place == "input"
-    records = {place: Record.load(folder / "run" / place) for place in ("input", "converted", "recovered")}
+def test_before_and_after_recovery(recovered: tuple[Path, str], base: Path) -> None:
+    directory, said = recovered
+    assert re.match(r"reconstruction error of 3 sites: \S+ to \S+\nconverted: run/converted/export  6 heads, ", said)
+    assert "\nrecovered: run/recovered/export  6 heads, synthetic test BLEU " in said
+    records = {place: Record.load(directory / place) for place in ("input", "converted", "recovered")}
     whole = load_export(base / "export")
     for place, method, updates in (
         ("input", "unpruned", 4),
         ("converted", "converted", 4),
         ("recovered", "converted+recovery", 7),
     ):
-        record, model = records[place], load_export(folder / "run" / place / "export")
+        record, model = records[place], load_export(directory / place / "export")
         assert (record.method, record.settings["updates"], record.remaining_heads) == (method, updates, 6)
         assert record.base_hash == weights_hash(whole) and record.weights_hash == weights_hash(model)
         assert (record.significance is None) == (place == "input")
@@ -122,13 +135,17 @@ def test_before_and_after_recovery(convert: Run, base: Path, folder: Path) -> No
             errors = record.settings["converted"]["reconstruction_error"]
             assert set(errors) == set(whole.sites()) and all(0 < error < 1 for error in errors.values())
             assert record.settings["attention"] == model.config.attention
-    assert (folder / "run" / "recovered" / "last.ckpt").is_file()
-    assert run_again(convert) == ["converted: done before", "recovered: done before"]
+    assert (directory / "recovered" / "last.ckpt").is_file()
 
 
-def run_again(convert: Run) -> list[str]:
-    again = convert(*COMPRESSED, "trainer.max_steps=3")
-    return [line.split(",")[0] for line in again.out.splitlines() if "done before" in line]
+@pytest.mark.usefixtures("copied")
+def test_the_same_command_again_does_nothing_twice(convert: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("convert.convert_attention", "derived.fit", "derived.record_export"):
+        monkeypatch.setattr(f"prune_lab.study.{name}", None)
+    found = convert(*COMPRESSED, *RECOVERY)
+    assert found.status == 0, found.err
+    said = [line.split(",")[0] for line in found.out.splitlines() if "done before" in line]
+    assert said == ["converted: done before", "recovered: done before"]
 
 
 def test_converted_models_are_pruned_as_others(convert: Run, run: Run, tiny_text: list[str], folder: Path) -> None:
@@ -159,9 +176,9 @@ def test_a_pruned_model_is_named_as_such(run: Run, base: Path, tiny_text: list[s
     assert converted.remaining_heads == 4 and converted.speed is not None and "ratio" not in converted.speed
 
 
-def test_what_is_missing_is_reported(convert: Run, run: Run, folder: Path) -> None:
-    assert convert(*COMPRESSED, "trainer.max_steps=2").status == 0
-    shutil.rmtree(folder / "run" / "recovered")
+@pytest.mark.usefixtures("without_figures")
+def test_what_is_missing_is_reported(run: Run, copied: Path) -> None:
+    shutil.rmtree(copied / "recovered")
     assert "unfinished: run (no record yet of recovered)" in run("report", "runs=run", "output=report").out
 
 

@@ -15,15 +15,13 @@ POINT = torch.device("cpu:0")
 
 
 @pytest.fixture
-def arguments(
-    tiny: list[str], tiny_study_overrides: list[str], tiny_study: tuple[Path, str]
-) -> Callable[[str], list[str]]:
+def arguments(tiny: list[str], tiny_study_overrides: list[str], tiny_run: Path) -> Callable[[str], list[str]]:
     """Overrides of a short run of each command."""
     updates = ["logger=csv", "trainer.max_steps=2", "training.validate_every=2", "report_split=test"]
     of_prune = [text for text in tiny if text.startswith(("data", "training.max_tokens", "decoding"))]
     table = {
         "train": [*tiny, *updates],
-        "prune": [*of_prune, f"export={tiny_study[0] / 'base'}", "budgets=[4]", "speed=null"],
+        "prune": [*of_prune, f"export={tiny_run}", "budgets=[4]", "speed=null"],
         "study": [*(text for text in tiny_study_overrides if "study.methods" not in text), "study.budgets=[4]"],
     }
     return lambda name: [*table[name], "output=run"]
@@ -38,6 +36,7 @@ def test_a_wrong_device_is_told_before_the_work(
     assert not (folder / "run").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("name", ["train", "prune", "study"])
 def test_models_are_scored_and_decoded_there(
     run: Run, arguments: Callable[[str], list[str]], monkeypatch: pytest.MonkeyPatch, name: str
@@ -57,7 +56,7 @@ def test_models_are_scored_and_decoded_there(
         scored.append(moved[-1])
         return score_heads(model, *given)
 
-    module = {"train": "evaluation.evaluate", "prune": "study.pruner", "study": "study.stages"}[name]
+    module = {"train": "evaluation.evaluate", "prune": "study.derived", "study": "study.stages"}[name]
     monkeypatch.setattr(f"prune_lab.{module}.record_export", record)
     monkeypatch.setattr("prune_lab.study.on_text.score_heads", score)
     monkeypatch.setattr("prune_lab.model.transformer.Transformer.to", to)

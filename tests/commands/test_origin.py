@@ -93,6 +93,7 @@ def test_points_of_a_gated_checkpoint_are_compared_with_its_base(
     assert Record.load(point).settings["updates"] == 8
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_study_of_a_model_of_unknown_training_states_no_length(
     run: Callable[..., object], folder: Path, base: Path, tiny_study_overrides: list[str]
 ) -> None:

@@ -25,9 +25,9 @@ SELECTION = {"scope": "global", "floor": 0, "rearrange": False, "kinds": None, "
 
 
 @pytest.fixture(scope="module")
-def base(tiny_study: tuple[Path, str]) -> Path:
+def base(tiny_run: Path) -> Path:
     """An unpruned run."""
-    return tiny_study[0] / "base"
+    return tiny_run
 
 
 @pytest.fixture(scope="module")
@@ -377,8 +377,8 @@ def test_the_same_command_again_does_nothing_twice_and_more_budgets_are_added(
         path: path.read_bytes() for path in Path("run").rglob("*") if path.is_file() and "prune." not in path.name
     }
     with monkeypatch.context() as patched:
-        for name in ("score_on_text", "record_export"):
-            patched.setattr(f"prune_lab.study.pruner.{name}", None)
+        for name in ("pruner.score_on_text", "derived.record_export"):
+            patched.setattr(f"prune_lab.study.{name}", None)
         _, found = prune(f"export={base}", "budgets=[4]", "criterion=magnitude")
     assert found.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")
     prune(f"export={base}", "budgets=[4,2]", "criterion=magnitude")
@@ -419,7 +419,7 @@ def test_the_keep_rule_a_second_time_tells_what_is_there_and_does_nothing(
     prune: Run, gated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, first = prune(f"export={gated}", "budgets=auto")
-    for name in ("prune.prune_to", "pruner.record_export"):
+    for name in ("prune.prune_to", "derived.record_export"):
         monkeypatch.setattr(f"prune_lab.study.{name}", None)
     _, second = prune(f"export={gated}", "budgets=auto")
     assert second.out == first.out and second.out.startswith("4 heads: run/4-heads/export  synthetic test BLEU")

@@ -70,6 +70,7 @@ def test_scores_of_two_criteria_are_compared(run: Run, runs: Path) -> None:
     assert run("report", "runs=base", "output=alone").status == 0 and not Path("alone/criteria.csv").exists()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_single_directory_and_a_name_of_its_own(run: Run, runs: Path) -> None:
     found = run("report", "runs=base")
     assert found.status == 0
@@ -91,6 +92,7 @@ study:
 """
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
     heads = {"encoder.0.self": 2, "decoder.0.self": 2, "decoder.0.cross": 4}
     whole = record(8, original_heads=heads)

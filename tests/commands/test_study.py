@@ -172,6 +172,7 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same_report(
     assert found.out.endswith("report: run/report.html\n") and ": update " not in found.out
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_point_that_fails_ends_with_status_1_and_the_same_command_makes_it(
     run: Run, copied: Path, tiny_study_overrides: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,6 +225,7 @@ def test_another_configuration_in_the_same_directory_is_refused(
     assert {**files_of(copied), "study.yaml": (copied / "study.yaml").read_bytes()} == before
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_more_budgets_go_into_the_same_directory(run: Run, copied: Path, tiny_study_overrides: list[str]) -> None:
     before = {path: content for path, content in files_of(copied).items() if path.endswith("record.json")}
     more = [f"+study.methods.{name}.budgets=[4,3,2]" for name in ("gradient", "random")]
@@ -247,6 +249,7 @@ def test_step_by_step_the_way_to_a_budget_leads_over_the_others(
     )
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_study_of_a_model_that_is_trained_already(
     run: Run, study: Path, folder: Path, tiny_study_overrides: list[str]
 ) -> None:

@@ -162,7 +162,7 @@ for name, *arguments in {commands!r}:
         assert (tmp_path / file).is_file()
 
 
-def test_a_model_works_without_lightning_hydra_and_wandb(tiny_study: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_model_works_without_lightning_hydra_and_wandb(tiny_run: Path, tmp_path: Path) -> None:
     """It loads, runs, translates, is pruned, scored and saved in a process that cannot import them."""
     code = f"""
 import sys
@@ -170,7 +170,7 @@ for name in ("pytorch_lightning", "lightning", "hydra", "omegaconf", "wandb", "t
     sys.modules[name] = None
 from prune_lab import HeadMask, Transformer, Translator, mask_heads, prune_heads, score_heads
 from prune_lab.data.batching import EncodedCorpus
-model = Transformer.from_pretrained({str(tiny_study[0] / "base" / "export")!r})
+model = Transformer.from_pretrained({str(tiny_run / "export")!r})
 pairs = [("a b", "b a"), ("c", "d e")]
 scores = score_heads(model, [EncodedCorpus.encode(model.tokenizer, pairs).batch([0, 1])], criterion="gradient")
 mask = HeadMask.removing({{"encoder.0.self": [1]}}, model)

@@ -10,22 +10,12 @@ from collections import Counter
 
 import pytest
 
-from prune_lab.data.synthetic import SPLITS, GrammarOptions, Lexicon, SyntheticPair, build_lexicon, generate, split_of
+from prune_lab.data.synthetic import SPLITS, GrammarOptions, SyntheticPair, build_lexicon, generate, split_of
 from prune_lab.data.synthetic.lexicon import Determiner
 
 
 def digest(pairs: list[SyntheticPair]) -> str:
     return hashlib.sha256("\n".join(map(repr, pairs)).encode()).hexdigest()[:16]
-
-
-@pytest.fixture(scope="module")
-def corpus() -> list[SyntheticPair]:
-    return generate(num_pairs=8000, seed=1)
-
-
-@pytest.fixture(scope="module")
-def lexicon() -> Lexicon:
-    return build_lexicon(1, GrammarOptions())
 
 
 # Reproducibility and splits

@@ -5,21 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from prune_lab.data.synthetic import GrammarOptions, Lexicon, SyntheticPair, build_lexicon, generate
+from prune_lab.data.synthetic import Lexicon, SyntheticPair, generate
 from prune_lab.data.synthetic.lexicon import Verb
 
 SINGULAR, PLURAL = 0, 1
 RELATIONS = {"root", "nsubj", "obj", "obl", "nmod", "case", "det", "amod", "advmod", "aux", "acl:relcl", "punct"}
-
-
-@pytest.fixture(scope="module")
-def corpus() -> list[SyntheticPair]:
-    return generate(num_pairs=8000, seed=1)
-
-
-@pytest.fixture(scope="module")
-def lexicon() -> Lexicon:
-    return build_lexicon(1, GrammarOptions())
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Approximate randomisation against translations that really change places, all swaps there are, and sacrebleu."""
 
 import itertools
-import random
 
 import numpy as np
 import pytest
+from noisy_systems import noisy_systems
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 from scipy.stats import kstest
@@ -14,21 +14,10 @@ from prune_lab.evaluation.randomisation import approximate_randomisation, signif
 from prune_lab.evaluation.scoring import score
 from prune_lab.evaluation.significance import bleu_statistics, paired_bootstrap
 
-WORDS = ["the", "a", "dog", "cat", "man", "red", "old", "runs", "sees", "over", "under", "near", "house", "often", "."]
-
 
 def texts(num_sentences, *error_rates, seed=0):
-    """A system for each error rate, and the references that its words were replaced in."""
-    generator = random.Random(seed)
-    references = [generator.choices(WORDS, k=generator.randint(5, 14)) for _ in range(num_sentences)]
-    systems = [
-        [
-            " ".join(generator.choice(WORDS) if generator.random() < rate else word for word in line)
-            for line in references
-        ]
-        for rate in error_rates
-    ]
-    return systems, [" ".join(line) for line in references]
+    """Sentences so long that none lacks 4-grams."""
+    return noisy_systems(num_sentences, *error_rates, seed=seed, shortest=5)
 
 
 def statistics(num_sentences, *error_rates, seed=0):

@@ -1,9 +1,8 @@
 """The paired bootstrap against sacrebleu's own resampling, and against what it must say of known cases."""
 
-import random
-
 import numpy as np
 import pytest
+from noisy_systems import noisy_systems
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, estimate_ci
 
@@ -16,25 +15,9 @@ from prune_lab.evaluation.significance import (
     resampled_bleu,
 )
 
-WORDS = ["the", "a", "dog", "cat", "man", "red", "old", "runs", "sees", "over", "under", "near", "house", "often", "."]
-
-
-def corpus(num_sentences: int, error_rates: list[float], seed: int = 0) -> tuple[list[list[str]], list[str]]:
-    """Random references, and for each error rate the same lines with that share of words replaced."""
-    generator = random.Random(seed)
-    references = [generator.choices(WORDS, k=generator.randint(3, 14)) for _ in range(num_sentences)]
-    systems = [
-        [
-            " ".join(generator.choice(WORDS) if generator.random() < rate else word for word in line)
-            for line in references
-        ]
-        for rate in error_rates
-    ]
-    return systems, [" ".join(line) for line in references]
-
 
 def test_statistics_give_the_corpus_score():
-    (system,), references = corpus(50, [0.3])
+    (system,), references = noisy_systems(50, 0.3)
     summed = bleu_statistics(system, references).sum(axis=0)
     assert float(bleu_of_statistics(summed)) == pytest.approx(score(system, references).bleu, abs=1e-10)
 
@@ -56,7 +39,7 @@ def test_smoothing_and_undefined_orders_follow_sacrebleu(row):
 
 
 def test_resamples_are_those_of_sacrebleu():
-    (system, baseline), references = corpus(60, [0.3, 0.2])
+    (system, baseline), references = noisy_systems(60, 0.3, 0.2)
     paired = PairedTest(
         [("baseline", baseline), ("system", system)], {"BLEU": BLEU()}, [references], test_type="bs", n_samples=300
     )
@@ -69,7 +52,7 @@ def test_resamples_are_those_of_sacrebleu():
 
 
 def test_a_clear_difference_is_found_and_its_interval_excludes_zero():
-    (system, baseline), references = corpus(200, [0.4, 0.1])
+    (system, baseline), references = noisy_systems(200, 0.4, 0.1)
     result = paired_bootstrap(system, baseline, references)
     assert result.difference == pytest.approx(score(system, references).bleu - score(baseline, references).bleu)
     assert result.low < result.difference < result.high < 0
@@ -81,7 +64,7 @@ def test_a_clear_difference_is_found_and_its_interval_excludes_zero():
 
 
 def test_identical_outputs_do_not_differ():
-    (system,), references = corpus(40, [0.3])
+    (system,), references = noisy_systems(40, 0.3)
     result = paired_bootstrap(system, list(system), references)
     assert (result.difference, result.low, result.high, result.p_value) == (0, 0, 0, 1)
 
@@ -89,13 +72,13 @@ def test_identical_outputs_do_not_differ():
 def test_systems_of_equal_quality_are_seldom_called_different():
     found = 0
     for seed in range(40):
-        (system, baseline), references = corpus(60, [0.3, 0.3], seed=seed)
+        (system, baseline), references = noisy_systems(60, 0.3, 0.3, seed=seed)
         found += paired_bootstrap(system, baseline, references, num_samples=200).p_value < 0.05
     assert found <= 6
 
 
 def test_the_seed_decides_and_nothing_else():
-    (system, baseline), references = corpus(30, [0.3, 0.2])
+    (system, baseline), references = noisy_systems(30, 0.3, 0.2)
     first = paired_bootstrap(system, baseline, references, num_samples=50, seed=3)
     state = np.random.get_state()[1].tolist()
     assert paired_bootstrap(system, baseline, references, num_samples=50, seed=3) == first
@@ -104,7 +87,7 @@ def test_the_seed_decides_and_nothing_else():
 
 
 def test_blocks_of_samples_and_empty_lines(monkeypatch):
-    (system, baseline), references = corpus(20, [0.3, 0.2])
+    (system, baseline), references = noisy_systems(20, 0.3, 0.2)
     system[3] = ""
     monkeypatch.setattr("prune_lab.evaluation.significance._INDICES_PER_BLOCK", 50)
     result = paired_bootstrap(system, baseline, references, num_samples=31)

@@ -77,6 +77,16 @@ def make_setup(splits: Splits, tokenizer: Tokenizer, model_config: ModelConfig) 
     return make
 
 
+@pytest.fixture(scope="session")
+def based(make_setup: Callable[..., StudySetup], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study's directory with both unpruned models; not to be changed."""
+    setup = make_setup({"gradient": {"criterion": "gradient"}})
+    unpruned = stages.Stages(setup, tmp_path_factory.mktemp("based"))
+    unpruned.base()
+    unpruned.continued()
+    return unpruned.directory
+
+
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Labels of the runs that are trained from now on."""

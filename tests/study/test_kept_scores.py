@@ -21,7 +21,6 @@ from prune_lab.study.on_text import score_on_text
 from prune_lab.study.run import run_study
 from prune_lab.study.scoring_text import ScoringText
 from prune_lab.study.setup import StudySetup
-from prune_lab.study.stages import Stages
 
 CHEAP: dict[str, dict[str, Any]] = {"shapley": {"max_permutations": 4, "check_every": 2, "tolerance": 0.1}}
 Make = Callable[..., StudySetup]
@@ -172,15 +171,6 @@ def test_files_that_are_damaged_or_old_are_replaced(
     path.write_text(damage(json.loads(path.read_text())))
     second, third = (kept(model, criterion, text, path) for _ in range(2))
     assert len(scored) == 2 and second == third and second[0] == first[0]
-
-
-@pytest.fixture(scope="module")
-def based(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study's directory with both unpruned models; not to be changed."""
-    stages = Stages(make_setup({"gradient": {"criterion": "gradient"}}), tmp_path_factory.mktemp("based"))
-    stages.base()
-    stages.continued()
-    return stages.directory
 
 
 @pytest.mark.usefixtures("without_report")

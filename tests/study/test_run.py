@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -62,11 +63,17 @@ def results_of(directory: Path) -> dict[str, tuple[Any, ...]]:
 
 
 @pytest.fixture(scope="module")
-def whole(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(make_setup: Make, run_without_report: Callable[..., None], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study that nothing stopped; not to be changed."""
     directory = tmp_path_factory.mktemp("whole")
-    run_study(make_setup(METHODS), directory)
+    run_without_report(make_setup(METHODS), directory)
     return directory
+
+
+@pytest.fixture
+def copied(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(whole, tmp_path / "study")
 
 
 def test_a_study_gives_its_records_and_leaves_its_report(
@@ -108,17 +115,26 @@ def test_the_same_study_again_trains_nothing_and_changes_no_record(
 
 @pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
-    ("update", "max_steps", "left"),
+    ("begun_with", "update", "max_steps", "left"),
     [
-        (3, 4, ["base", "unpruned", "gates-w9-seed1", "gates-w9-seed1 recovery"]),
-        (5, 6, ["unpruned", "gates-w9-seed1", "gates-w9-seed1 recovery"]),
-        (1, 2, ["gates-w9-seed1 recovery"]),
+        ([], 3, 4, ["base", "unpruned", "gates-w9-seed1", "gates-w9-seed1 recovery"]),
+        (["base"], 5, 6, ["unpruned", "gates-w9-seed1", "gates-w9-seed1 recovery"]),
+        (["base", "continued"], 1, 2, ["gates-w9-seed1 recovery"]),
     ],
     ids=["in the base", "in the base trained on", "in the recovery of gates"],
 )
 def test_a_study_that_was_killed_goes_on_and_ends_as_if_nothing_had_been(
-    make_setup: Make, whole: Path, tmp_path: Path, trained: list[str], update: int, max_steps: int, left: list[str]
+    make_setup: Make,
+    whole: Path,
+    tmp_path: Path,
+    trained: list[str],
+    begun_with: list[str],
+    update: int,
+    max_steps: int,
+    left: list[str],
 ) -> None:
+    for name in begun_with:
+        shutil.copytree(whole / name, tmp_path / name)
     with pytest.raises(Killed):
         run_study(make_setup(METHODS, callbacks=lambda: [StopAt(update, max_steps)]), tmp_path)
     done = files_of(tmp_path)
@@ -131,9 +147,17 @@ def test_a_study_that_was_killed_goes_on_and_ends_as_if_nothing_had_been(
     assert not list(tmp_path.rglob("*.ckpt"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_point_that_fails_is_reported_and_the_others_go_on(
-    make_setup: Make, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    make_setup: Make,
+    run_without_report: Callable[..., None],
+    whole: Path,
+    copied: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    for budget in (4, 2):
+        shutil.rmtree(copied / "points" / f"recovery-{budget}heads-seed1")
     fit = stages.fit
 
     def failing(*arguments: Any, **settings: Any) -> Any:
@@ -146,56 +170,52 @@ def test_a_point_that_fails_is_reported_and_the_others_go_on(
         with pytest.raises(
             StudyIncompleteError, match="1 of the study's points failed: recovery-4heads-seed1; the same"
         ):
-            run_study(make_setup(METHODS), tmp_path)
+            run_study(make_setup(METHODS), copied)
     said = capsys.readouterr()
     assert "failed:\n  recovery, 4 heads, seed 1: RuntimeError: the loss is not a number" in said.out
-    failed = Record.load(tmp_path / "points" / "recovery-4heads-seed1")
+    failed = Record.load(copied / "points" / "recovery-4heads-seed1")
     assert (failed.status, failed.reason, failed.label) == (
         "failed", "RuntimeError: the loss is not a number", "recovery, 4 heads",
     )  # fmt: skip
-    assert "the loss is not a number" in (tmp_path / "results.csv").read_text()
-    assert "the loss is not a number" in (tmp_path / "report.html").read_text()
-    before = files_of(tmp_path)
-    run_study(make_setup(METHODS), tmp_path)
+    assert "the loss is not a number" in (copied / "results.csv").read_text()
+    assert "the loss is not a number" in (copied / "report.html").read_text()
+    before = files_of(copied)
+    run_without_report(make_setup(METHODS), copied)
     again = "points/recovery-4heads-seed1/"
-    assert {path: content for path, content in files_of(tmp_path).items() if not path.startswith(again)} == {
+    assert {path: content for path, content in files_of(copied).items() if not path.startswith(again)} == {
         path: content for path, content in before.items() if not path.startswith(again)
     }
-    assert results_of(tmp_path) == results_of(whole)
+    assert results_of(copied) == results_of(whole)
 
 
 @pytest.mark.usefixtures("without_report")
-def test_a_damaged_reference_costs_no_record(make_setup: Make, tmp_path: Path, trained: list[str]) -> None:
-    run_study(make_setup({"gradient": GRADIENT}), tmp_path)
-    before = files_of(tmp_path)
-    (tmp_path / "continued" / "hypotheses.txt").unlink()
-    trained.clear()
-    run_study(make_setup({"gradient": GRADIENT}), tmp_path)
-    after = files_of(tmp_path)
+def test_a_damaged_reference_costs_no_record(make_setup: Make, copied: Path, trained: list[str]) -> None:
+    before = files_of(copied)
+    (copied / "continued" / "hypotheses.txt").unlink()
+    run_study(make_setup(METHODS), copied)
+    after = files_of(copied)
     assert trained == ["unpruned"] and after["continued/hypotheses.txt"] == before["continued/hypotheses.txt"]
     points = {path for path in before if path.startswith("points/")}
     assert {path: after[path] for path in points} == {path: before[path] for path in points}
 
 
 @pytest.mark.usefixtures("without_report")
-def test_more_points_are_made_in_the_same_directory(make_setup: Make, tmp_path: Path, trained: list[str]) -> None:
-    run_study(make_setup({"gates": GATES, "gradient": GRADIENT}), tmp_path)
-    before = files_of(tmp_path)
-    trained.clear()
+def test_more_points_are_made_in_the_same_directory(make_setup: Make, copied: Path, trained: list[str]) -> None:
+    before = files_of(copied)
     more = {
         "gates": {**GATES, "weights": [0, 9], "seeds": [1, 2]},
         "gradient": GRADIENT,
         "random": {"criterion": "random"},
     }
-    run_study(make_setup(more, budgets=[5, 4, 2], name="other"), tmp_path)
-    assert before.items() <= files_of(tmp_path).items()
+    run_study(make_setup(more, budgets=[5, 4, 2], name="other"), copied)
+    assert before.items() <= files_of(copied).items()
     assert set(trained) == {
         f"gates-{point}{what}" for point in ("w0-seed1", "w0-seed2", "w9-seed2") for what in ("", " recovery")
     }
-    names = {path.parent.name for path in tmp_path.rglob("record.json")}
+    names = {path.parent.name for path in copied.rglob("record.json")}
     assert {"gradient-5heads-seed1", "random-2heads-seed1"} <= names
     trained.clear()
-    run_study(make_setup({"gates": GATES}), tmp_path)
+    run_study(make_setup({"gates": GATES}), copied)
     assert trained == []
 
 

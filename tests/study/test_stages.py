@@ -25,7 +25,7 @@ from prune_lab.study.gated_points import GatedPoints
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
 from prune_lab.training.distillation import Distillation
-from prune_lab.training.fit import Seeds, fit
+from prune_lab.training.fit import FitSettings, fit
 
 GRADIENT = {"criterion": "gradient"}
 # Gates of this method stay open over so few updates, and those of the other close at once.
@@ -37,15 +37,6 @@ KEPT = {"encoder.0.self": [0], "decoder.0.self": [1], "decoder.0.cross": [0, 1]}
 Make = Callable[..., StudySetup]
 
 
-@pytest.fixture(scope="module")
-def based(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study's directory with both unpruned models."""
-    stages = Stages(make_setup({"gradient": GRADIENT}), tmp_path_factory.mktemp("based"))
-    stages.base()
-    stages.continued()
-    return stages.directory
-
-
 @pytest.fixture
 def stages_of(make_setup: Make, based: Path, tmp_path: Path) -> Callable[..., Stages]:
     """Stages with these methods, in a copy of the directory."""
@@ -55,6 +46,28 @@ def stages_of(make_setup: Make, based: Path, tmp_path: Path) -> Callable[..., St
         return Stages(make_setup(methods, **study), directory)
 
     return build
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training as it began: the model, how it is trained, and what else `fit` is told."""
+
+    model: Transformer
+    settings: FitSettings
+    more: dict[str, Any]
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
+    """All trainings from now on."""
+    begun: list[Training] = []
+
+    def noted(model: Transformer, data: Any, settings: FitSettings, **more: Any) -> Any:
+        begun.append(Training(model=model.copy(), settings=settings, more=more))
+        return fit(model, data, settings, **more)
+
+    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
+    return begun
 
 
 def point_of(stages: Stages, index: int = 0) -> Record:
@@ -340,22 +353,14 @@ def test_frozen_parts_are_trained_neither_before_the_cut_nor_after(stages_of: Ca
     assert moved and all(name.startswith("encoder") for name in moved)
 
 
-def test_the_multipliers_of_a_target_are_trained(
-    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_multipliers_of_a_target_are_trained(stages_of: Callable[..., Stages], trainings: list[Training]) -> None:
     method = {"gates": {}, "penalty": "target", "penalty_learning_rate": 0.5}
     stages = stages_of({"target": method}, budgets=[2])
-    penalties = []
-
-    def noted(*arguments: Any, **settings: Any) -> Any:
-        penalties.append(settings["penalty"])
-        return fit(*arguments, **settings)
-
-    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
     record = point_of(stages)
     assert (record.remaining_heads, record.settings["penalty_learning_rate"]) == (2, 0.5)
-    assert (penalties[0].heads, penalties[0].learning_rate) == (2, 0.5) and penalties[1] is None
-    assert float(penalties[0].multipliers.detach().abs().min()) > 0
+    of_gates, of_recovery = (training.more["penalty"] for training in trainings)
+    assert (of_gates.heads, of_gates.learning_rate) == (2, 0.5) and of_recovery is None
+    assert float(of_gates.multipliers.detach().abs().min()) > 0
 
 
 def test_heads_go_while_the_base_trains_on(stages_of: Callable[..., Stages]) -> None:
@@ -402,22 +407,17 @@ CONTROLS = {kind: {"control": kind, "heads_of": "gradient", "budgets": [4]} for 
 
 
 def test_controls_have_the_heads_of_a_method_and_are_trained_from_scratch(
-    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+    stages_of: Callable[..., Stages], trainings: list[Training]
 ) -> None:
     stages = stages_of({**CONTROLS, "gradient": GRADIENT})
-    started: dict[str, tuple[Transformer, Seeds]] = {}
-
-    def noted(model: Transformer, *arguments: Any, **settings: Any) -> Any:
-        started[settings["label"]] = (model.copy(), settings["seeds"])
-        return fit(model, *arguments, **settings)
-
-    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
     points = stages.setup.plan.points()
     assert [point.method.name for point in points] == ["gradient", "gradient", "fresh", "original", "dense"]
     records = {point.method.name: stages.point(point) for point in points[:1] + points[2:]}
     first = stages.setup.build_model(1)
+    started = {training.more["label"]: training for training in trainings}
     for kind in ("fresh", "original", "dense"):
-        record, (model, seeds) = records[kind], started[f"{kind}-4heads-seed1"]
+        record, training = records[kind], started[f"{kind}-4heads-seed1"]
+        model, seeds = training.model, training.more["seeds"]
         assert record.settings["control"] == kind and record.settings["heads_of"] == "gradient"
         assert record.settings["updates"] == 4 + 6 == records["gradient"].settings["updates"] + 6
         assert record.seeds == asdict(seeds) and (record.seeds["model"] == 1) is (kind == "original")
@@ -479,19 +479,13 @@ def test_a_method_sets_the_share_of_the_heads_that_a_step_removes(stages_of: Cal
 
 
 def test_seeds_vary_what_the_plan_says_and_the_rest_is_as_for_the_base(
-    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+    stages_of: Callable[..., Stages], trainings: list[Training]
 ) -> None:
     stages = stages_of({"gates": {**OPEN, "seeds": [7]}}, vary=["gates"])
-    seeds = []
-
-    def noted(*arguments: Any, **settings: Any) -> Any:
-        seeds.append(settings["seeds"])
-        return fit(*arguments, **settings)
-
-    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
     record = point_of(stages)
     assert record.seeds == {"model": 7, "data": 1, "dropout": 1, "gates": 7}
-    assert [asdict(used) for used in seeds] == [record.seeds, record.seeds], "gates, recovery"
+    used = [asdict(training.more["seeds"]) for training in trainings]
+    assert used == [record.seeds, record.seeds], "gates, recovery"
 
 
 def test_a_point_that_is_done_keeps_no_copy_with_gates_and_is_not_looked_at_again(
@@ -523,21 +517,17 @@ def test_steps_share_the_updates_so_that_the_last_point_has_trained_as_long_as_o
 
 @pytest.mark.parametrize("schedule", ["gates", "one_shot", "iterative"])
 def test_the_base_teaches_after_every_cut_and_not_before(
-    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch, schedule: str
+    stages_of: Callable[..., Stages], trainings: list[Training], schedule: str
 ) -> None:
     cut = {"criterion": "gradient", "recovery": True, "schedule": schedule}
     method = {"distillation": {"weight": 0.5}, **(CLOSING if schedule == "gates" else cut)}
     stages = stages_of({"m": method}, budgets=[4])
-    seen = []
-
-    def noted(model: Transformer, data: Any, settings: Any, **more: Any) -> Any:
-        teacher = more["teacher"]
-        taught_by = None if teacher is None else weights_hash(teacher)
-        seen.append((sum(map(len, model.heads().values())), settings.distillation, taught_by))
-        return fit(model, data, settings, **more)
-
-    monkeypatch.setattr("prune_lab.study.stages.fit", noted)
     record = point_of(stages)
+    seen = []
+    for training in trainings:
+        teacher = training.more["teacher"]
+        taught_by = None if teacher is None else weights_hash(teacher)
+        seen.append((sum(map(len, training.model.heads().values())), training.settings.distillation, taught_by))
     taught = Distillation(weight=0.5), weights_hash(stages.base_model())
     before = {"gates": [(6, None, None)], "one_shot": [], "iterative": [(5, *taught)]}[schedule]
     assert seen == [*before, (4, *taught)]

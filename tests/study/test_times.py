@@ -25,15 +25,6 @@ CONTROL = {"control": "fresh", "heads_of": "shot"}
 Make = Callable[..., StudySetup]
 
 
-@pytest.fixture(scope="module")
-def based(make_setup: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study's directory with both unpruned models; not to be changed."""
-    stages = Stages(make_setup({"gradient": {"criterion": "gradient"}}), tmp_path_factory.mktemp("based"))
-    stages.base()
-    stages.continued()
-    return stages.directory
-
-
 @pytest.fixture
 def stages_of(make_setup: Make, based: Path, tmp_path: Path) -> Callable[..., Stages]:
     """Stages with these methods, in one copy of the directory."""
