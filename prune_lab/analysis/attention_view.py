@@ -31,7 +31,7 @@ __all__ = ["STEPS", "ViewedHead", "ViewedPair", "view_pairs", "viewed_heads", "w
 STEPS = 65535
 PRECISION = "0.00001"
 # In this order they are one script: each uses only functions of any, and constants of those before it.
-SCRIPTS = tuple(f"{name}.js" for name in "data elements choice chooser heads lines matrix table page".split())
+SCRIPTS = ("data", "elements", "choice", "chooser", "heads", "lines", "matrix", "table", "page")
 
 
 def write_attention_view(
@@ -111,13 +111,14 @@ def _check_pair(number: int, pair: ViewedPair, heads: Mapping[str, Sequence[View
             raise ValueError(f"pair {number}: no weights of {site}; there are those of {', '.join(pair.weights)}")
         num_weights = len(pair.weights[site])
         if num_weights != len(live):
-            raise ValueError(f"pair {number}: weights of {num_weights} heads of {site}, but heads name {len(live)}")
+            found = f"{site} has {num_weights} heads with weights and {len(live)} in heads"
+            raise ValueError(f"pair {number}: {found}; allowed are equal numbers")
 
 
 def _page(title: str, content: Mapping[str, Any]) -> str:
     folder = files("prune_lab.analysis") / "attention_page"
     style = (folder / "style.css").read_text(encoding="utf-8")
-    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    script = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     # Only what has these hashes is run or applied, and nothing is fetched: whatever a token holds, it stays text.
     policy = (
         f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "

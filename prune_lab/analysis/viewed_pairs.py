@@ -129,8 +129,8 @@ def view_pairs(
         with evaluation_mode(model):
             model.hidden(source_row, torch.tensor([target_ids], device=device), seen=seen)
         weights = {name: seen.weights[name][0, live[name]] for name in sites}
-        tokens = tokenizer.source_pieces(source_ids), tokenizer.target_pieces(target_ids)
-        viewed.append(ViewedPair(*map(tuple, tokens), weights))
+        tokens = tuple(tokenizer.source_pieces(source_ids)), tuple(tokenizer.target_pieces(target_ids))
+        viewed.append(ViewedPair(*tokens, weights))
     return viewed
 
 

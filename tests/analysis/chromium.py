@@ -49,7 +49,7 @@ class Chromium:
     def __init__(self, executable: str, profile: Path, time_limit: float = 30) -> None:
         self.time_limit = time_limit
         self.events: list[dict[str, Any]] = []
-        self._last_id, self._session, self._buffer = 0, "", b""
+        self._last_id, self._num_opened, self._session, self._buffer = 0, 0, "", b""
         # The browser reads commands from its file 3 and answers on its file 4; above 10, neither is in the way.
         (far_in, near_out), (near_in, far_out) = os.pipe(), os.pipe()
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (far_in, far_out)]

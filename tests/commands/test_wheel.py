@@ -202,10 +202,8 @@ def test_the_wheel_holds_the_package_its_configuration_and_its_scripts(wheel: Pa
     for path in (ROOT / "conf").rglob("*.yaml"):
         assert f"prune_lab/conf/{path.relative_to(ROOT / 'conf').as_posix()}" in names
     assert {f"prune_lab/{module}" for module in modules()} <= names
-    page = {
-        f"prune_lab/analysis/attention_page/{path.name}" for path in (PACKAGE / "analysis/attention_page").iterdir()
-    }
-    assert page and page <= names, "what the attention viewer is made of"
+    viewer = [path.relative_to(PACKAGE) for path in (PACKAGE / "analysis" / "attention_page").iterdir()]
+    assert viewer and {f"prune_lab/{path.as_posix()}" for path in viewer} <= names
     for name in SCRIPTS:
         assert f"prune-lab-{name} = prune_lab.commands.{name}:main" in scripts
         assert find_spec(f"prune_lab.commands.{name}") is not None

@@ -33,7 +33,10 @@ const MATRIX_WORDS = "Point at a cell, or move over the cells with the arrow key
 // Cells of weights that are not shown keep their colour; those that are zero are empty.
 function matrixCell(value, colours) {
   const colour = colourOf(value, colours);
-  const cell = element("td", { tabIndex: -1 }, reaches(value, choice.threshold) ? places(value, 2) : "");
+  const isTold = reaches(value, choice.threshold);
+  const cell = element("td", { tabIndex: -1 }, isTold ? places(value, 2) : "");
+  // Who cannot see the colour hears the number.
+  if (!isTold) cell.setAttribute("aria-label", places(value, 2));
   cell.style.backgroundColor = `rgb(${colour.join(" ")})`;
   cell.style.color = inkOn(colour);
   return cell;
