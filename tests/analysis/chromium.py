@@ -97,12 +97,13 @@ class Chromium:
 
     def open(self, path: Path, address: str = "", *, width: int = 1280, height: int = 900) -> None:
         """Loads a file anew in a window of this size, with what comes after # in its address."""
-        self.call("Page.navigate", url="about:blank")
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         self.events.clear()
-        url = path.as_uri() + (f"#{address}" if address else "")
-        self.call("Page.navigate", url=url)
-        self.wait(f"location.href.startsWith({json.dumps(path.as_uri())}) && document.readyState === 'complete'")
+        # Another query each time makes it another page; where only what comes after # differs, the old one would stay.
+        self._num_opened += 1
+        url = f"{path.as_uri()}?{self._num_opened}"
+        self.call("Page.navigate", url=url + (f"#{address}" if address else ""))
+        self.wait(f"(location.href + '#').startsWith({json.dumps(url + '#')}) && document.readyState === 'complete'")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page, promises awaited."""
