@@ -284,7 +284,7 @@ def test_cells_of_the_matrix_are_read_with_arrow_keys(page: Chromium, view: Path
     page.press(*["Tab"] * 8, "ArrowDown", "ArrowRight", "ArrowRight")
     weight = weights_of(0, "decoder.0.cross", 3)[1, 2]
     said = page.run("document.getElementById('status').textContent").replace("\u2068", "").replace("\u2069", "")
-    assert said == f"\u201c\u2581A\u201d (1) reads \u201cd\u201d (2) with {weight:.4f}"
+    assert said == f"\u201c\u2581A\u201d (1), before \u201c\u2581dog\u201d, reads \u201cd\u201d (2) with {weight:.4f}"
     page.press("ArrowUp", "ArrowUp", "ArrowUp")
     assert page.run(f"{FOCUS}.parentNode.sectionRowIndex") == 0
 

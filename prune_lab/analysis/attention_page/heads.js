@@ -100,7 +100,8 @@ function showHeads() {
 
 function axisWords(site) {
   const [rows, columns] = sideWords(site);
-  return `Rows: ${rows} tokens that read. Columns: ${columns} tokens that are read.`;
+  const purpose = site.kind === "encoder.self" ? "" : ", each to predict the next";
+  return `Rows: ${rows} tokens that read${purpose}. Columns: ${columns} tokens that are read.`;
 }
 
 // Which sentence reads at a site, and which is read.

@@ -146,9 +146,15 @@ function linesWords(entries, weight, tokens) {
     + "Choose a token for its own.";
 }
 
+// A token that reads; in the decoder with the one that comes next, which it reads for.
+function reader(queries, place, number = "") {
+  const next = choice.site.kind !== "encoder.self" && place + 1 < queries.length;
+  return `${quoted(queries[place])}${number}${next ? `, before ${quoted(queries[place + 1])},` : ""}`;
+}
+
 // What a token reads, or what reads it, strongest first.
 function tokenWords({ side, place }, { queries, keys }, drawn) {
-  const token = quoted((side === "q" ? queries : keys)[place]);
+  const token = side === "q" ? reader(queries, place) : quoted(keys[place]);
   const sorted = [...drawn].sort((one, other) => other.weight - one.weight);
   const across = sorted.map((entry) => {
     const other = side === "q" ? keys[entry.key] : queries[entry.query];

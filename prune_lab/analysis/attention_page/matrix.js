@@ -75,8 +75,8 @@ function listenToCells(table, body, tokens, weight) {
 }
 
 function cellWords({ query, key }, tokens, weight) {
-  const [reads, read] = [`${quoted(tokens.queries[query])} (${query})`, `${quoted(tokens.keys[key])} (${key})`];
-  return `${reads} reads ${read} with ${places(weight(query, key), 4)}`;
+  const reads = reader(tokens.queries, query, ` (${query})`);
+  return `${reads} reads ${quoted(tokens.keys[key])} (${key}) with ${places(weight(query, key), 4)}`;
 }
 
 // The scale with its numbers, which stand where their colours are.
