@@ -122,6 +122,14 @@ class Tokenizer:
         """The same for target lines."""
         return list(self._target.spans(lines))
 
+    def source_pieces(self, ids: Iterable[int]) -> list[str]:
+        """The entries of the source vocabulary that ids stand for, marks too: the tokens as a model reads them."""
+        return [self._source.pieces[index] for index in ids]
+
+    def target_pieces(self, ids: Iterable[int]) -> list[str]:
+        """The same of the target vocabulary."""
+        return [self._target.pieces[index] for index in ids]
+
     def decode_source(self, ids: Iterable[int]) -> str:
         """The line that source ids stand for; padding, begin and end marks are left out."""
         return self._source.decode(ids)

@@ -69,7 +69,7 @@ LAYERS = {
     "model": ("model", "decoding", "attention", "gates", "data", "heads", "kernels"),
     "pruning": ("pruning", "evaluation", *_BELOW),
     "results": ("results", "heads", "version", "plain_values"),
-    "analysis": ("analysis", *_BELOW),
+    "analysis": ("analysis", "results", *_BELOW),
     "evaluation": ("evaluation", "analysis", "results", *_BELOW, "allocator", "kernels", "version"),
 }
 # Training knows all that evaluation knows, but for the version.
@@ -202,6 +202,8 @@ def test_the_wheel_holds_the_package_its_configuration_and_its_scripts(wheel: Pa
     for path in (ROOT / "conf").rglob("*.yaml"):
         assert f"prune_lab/conf/{path.relative_to(ROOT / 'conf').as_posix()}" in names
     assert {f"prune_lab/{module}" for module in modules()} <= names
+    viewer = [path.relative_to(PACKAGE) for path in (PACKAGE / "analysis" / "attention_page").iterdir()]
+    assert viewer and {f"prune_lab/{path.as_posix()}" for path in viewer} <= names
     for name in SCRIPTS:
         assert f"prune-lab-{name} = prune_lab.commands.{name}:main" in scripts
         assert find_spec(f"prune_lab.commands.{name}") is not None
