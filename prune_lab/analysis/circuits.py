@@ -33,6 +33,7 @@ class Ranks(NamedTuple):
     stable: Tensor
 
 
+@torch.no_grad()
 def effective_ranks(model: Transformer) -> dict[str, dict[int, dict[str, float]]]:
     """The ranks of the circuits of every live head.
 

@@ -66,6 +66,9 @@ class OperationCost:
         return self.flops / self.bytes if self.flops else 0.0
 
 
+_COUNTED = tuple(field.name for field in fields(OperationCost) if field.name not in ("phase", "group", "place"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workload:
     """What a model is asked to do.
@@ -134,7 +137,7 @@ def total_cost(costs: Iterable[OperationCost], place: str = "all") -> OperationC
     costs = list(costs)
     if not costs:
         raise ValueError("costs: none; allowed are one or more")
-    sums = {field.name: sum(getattr(each, field.name) for each in costs) for field in fields(OperationCost)[3:]}
+    sums = {name: sum(getattr(each, name) for each in costs) for name in _COUNTED}
     phase, group = (
         values.pop() if len(values) == 1 else "all"
         for values in ({each.phase for each in costs}, {each.group for each in costs})
