@@ -161,6 +161,8 @@ def test_relations_that_reach_the_threshold_are_bold_and_no_others(whole):
 def test_circuits_are_summed_up_for_each_kind(whole):
     page = whole[2]
     rows = [row for row in page.rows if row[:2] == ["QK rank", "encoder self-attention"]]
+    text = "The QK rank lies between 3.250 (encoder.0.self.0) and 6.250 (encoder.0.self.3)."
+    assert text in page.text and "The gates of 8 of 34 heads are closed." in page.text
     assert rows == [
         ["QK rank", "encoder self-attention", "12", "3.250", "encoder.0.self.0", "4.750", "6.250", "encoder.2.self.3"]
     ]
@@ -171,6 +173,7 @@ def test_how_it_was_measured_tells_what_was_left_out_thresholds_and_versions(who
     assert "Left out: 3 sentences with a blank side and 2 sentences with too many pieces." in text
     assert "300 measured; 290 of them with a tree" in text
     assert "positional 0.9; rare word 0.5; syntactic, above the baseline 0.1" in text
+    assert "words of a relation, at least 10" in text and "as a share of the baseline" not in text
     assert "prune_lab 0.1.0; torch 2.13.0; python 3.11.9" in text
     assert "drawn from seed 1" in text and "ab" * 32 in text
 
