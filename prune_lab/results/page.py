@@ -61,7 +61,9 @@ dt { color: var(--muted); } dd { margin: 0; overflow-wrap: anywhere; }
   .card, .tile, figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
   .scroll { overflow: visible; break-inside: auto; }
   details.section::details-content { content-visibility: visible; }
-  table { font-size: 7.5pt; } th, td { padding: 0.15rem 0.3rem; } .tile b { font-size: 14pt; } }
+  table { font-size: 7.5pt; } th, td { padding: 0.15rem 0.3rem; } .tile b { font-size: 14pt; }
+  .wide { page: wide; } .wide table { font-size: 6.5pt; } .wide th, .wide td { padding: 0.1rem 0.15rem; } }
+@page wide { size: landscape; }
 """
 
 

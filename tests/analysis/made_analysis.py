@@ -35,18 +35,20 @@ def measures_of(kind: str, layer: int, heads: Sequence[int], links: bool) -> dic
     names += ["to_begin"] if kind == "decoder.self" else ["to_end"]
     if kind != "decoder.cross":
         offsets = range(-5, 6 if kind == "encoder.self" else 1)
-        names += ["to_self", "to_previous", *(f"offset_{offset}" for offset in offsets)]
+        names += ["to_self", "to_previous", "best_offset_share", *(f"offset_{offset}" for offset in offsets)]
     names += ["to_next"] if kind == "encoder.self" else []
     names += ["at_begin"] if kind == "decoder.self" else ["rarest", "two_rarest"]
     names += ["diagonal"] if kind == "decoder.cross" else []
     names += ["aligned", "aligned_input"] if kind == "decoder.cross" and links else []
     found = {name: [0.45 * wave(layer, head, len(name)) for head in heads] for name in names}
+    if kind != "decoder.cross":
+        found["best_offset"] = [-1] * len(heads)
     for place, head in enumerate(heads):
         first = 0.3 + 0.4 * wave(layer, head)
         for name, value in (("top_1", first), ("top_2", first + 0.1), ("top_5", first + 0.28)):
             found.setdefault(name, []).append(value)
         if head == 0:
-            found["offset_-1" if kind != "decoder.cross" else "diagonal"][place] = 0.93 + 0.01 * layer
+            found["best_offset_share" if kind != "decoder.cross" else "diagonal"][place] = 0.93 + 0.01 * layer
         if head == 1 and kind == "encoder.self" and layer == 0:
             found["rarest"][place] = 0.66
     return found

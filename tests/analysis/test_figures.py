@@ -1,5 +1,6 @@
 """Figures of an analysis: what is in them, for few heads and many, whole models and pruned ones."""
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +19,7 @@ from prune_lab.analysis.figures.sparsity_chart import sparsity_chart
 from prune_lab.analysis.figures.spread_chart import spread_chart
 from prune_lab.analysis.labels import Role, Thresholds
 from prune_lab.analysis.role_styles import FAMILIES, short_role
-from prune_lab.results.canvas import readable_on
+from prune_lab.results.canvas import readable_on, render
 from prune_lab.results.style import DARK, LIGHT
 
 EVERY: tuple[Callable[..., Figure | None], ...] = (
@@ -49,6 +50,14 @@ def test_every_figure_is_drawn_in_the_colours_of_the_page(draw, theme):
     figure = draw(make_analysis(2, 3, removed=REMOVED, more=more(2, 3)), theme=theme)
     assert figure.get_facecolor()[:3] == to_rgb(theme.background)
     assert figure.get_figwidth() <= 12.5, "inches; the page is a little over 12 wide"
+
+
+@pytest.mark.parametrize("draw", EVERY)
+def test_the_same_analysis_gives_the_same_figure(draw):
+    analysis = make_analysis(2, 2, more=more(2, 2))
+    # Names of clip paths depend on the last digit of the layout, which is not the same each time.
+    first, second = (re.sub(rb"\bp[0-9a-f]{10}\b", b"", render(draw(analysis), "svg")) for _ in range(2))
+    assert first == second and len(first) > 1000
 
 
 @pytest.mark.parametrize("draw", EVERY)
@@ -89,15 +98,15 @@ def test_short_roles_are_distinct():
     assert len({family.marker for family in FAMILIES.values()}) == len(FAMILIES)
 
 
-@pytest.mark.parametrize(("layers", "heads"), [(4, 4), (6, 8), (6, 16)])
+@pytest.mark.parametrize(("layers", "heads"), [(4, 4), (6, 8), (2, 16)])
 def test_many_heads_fit_the_page_and_do_not_share_labels(layers, heads):
     figure = roles_grid(make_analysis(layers, heads))
     assert figure.get_figwidth() <= 12.5
     figure = patterns_map(make_analysis(layers, heads))
     rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert rows == [f"{layer}.{head}" for layer in range(layers) for head in range(heads)]
-    tops = [place for place in figure.axes[0].get_yticks()]
-    assert np.diff(tops).min() >= 1
+    tops = list(figure.axes[0].get_yticks())
+    assert np.diff(tops).min() >= 1 - 1e-9
 
 
 def test_cells_of_patterns_hold_the_measures_in_percent():

@@ -3,64 +3,21 @@
 import csv
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_page import SPACE, Page
 from made_analysis import RELATIONS, make_analysis, site_names
 from PIL import Image
 
+from prune_lab.analysis.of_kind import kinds_of
 from prune_lab.analysis.page import write_analysis
 from prune_lab.analysis.result import Analysis
 
-VOID = {"meta", "img", "source", "br", "link"}
-SPACE = "\N{NO-BREAK SPACE}"
 MORE = {
     site: {head: {"qk_rank": 3.25 + head, "ov_rank": 5.5, "relevance": 0.25, "gate": head / 4} for head in range(4)}
-    for site in site_names(4)
+    for site in site_names(3)
 }
-
-
-class Page(HTMLParser):
-    """Text, links, resources and the rows of tables, and a check that tags are closed in order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.resources: list[str] = []
-        self.rows: list[list[str]] = []
-        self.headings: list[str] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        values = dict(attrs)
-        self.links += [values["href"]] if "href" in values else []
-        self.resources += [values[name] for name in ("src", "srcset") if name in values]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-        if tag == "h2":
-            self.headings.append("")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" in self.open:
-            return
-        self.text += data
-        if self.open[-1:] == ["h2"]:
-            self.headings[-1] += data
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
 
 
 def read(path: Path) -> Page:
@@ -95,6 +52,7 @@ def whole(tmp_path_factory) -> tuple[Analysis, Path, Page]:
     (directory / "heads view.html").write_text("viewer")
     analysis = make_analysis(
         more=MORE,
+        layers=3,
         removed={"decoder.1.self": [0, 2]},
         model={"export": "runs/small/export", "method": "gradient", "bleu": 31.4159, "weights_hash": "ab" * 32},
     )
@@ -143,9 +101,9 @@ def test_it_reads_offline(whole):
 def test_every_live_head_is_in_the_table_and_no_other(whole):
     analysis, directory, page = whole
     live = [row.name for row in analysis.rows]
-    assert len(live) == 46 and "decoder.1.self.0" not in live
+    assert len(live) == 34 and "decoder.1.self.0" not in live
     table = [row for row in page.rows if row[0] in live and len(row) > 9]
-    assert [row[0] for row in table] == live
+    assert [row[0] for row in table] == [row.name for kind in kinds_of(analysis) for row in kind.rows]
     by_name = {row.name: row for row in analysis.rows}
     for row in table:
         entropy = by_name[row[0]].measures["entropy"]
@@ -163,7 +121,7 @@ def test_tiles_count_roles_by_kind_pieces_heads_and_bleu(whole):
         number = sum(bool(row.roles) for row in rows)
         assert number > 0 and f"{number} of {len(rows)}{name} heads have a role" in page.text
     assert "300sentences; 2,712 source and 2,712 target pieces" in page.text
-    assert "46 of 48heads remain in small; chosen by gradient" in page.text
+    assert "34 of 36heads remain in small; chosen by gradient" in page.text
     assert "31.42BLEU of this model" in page.text
 
 
@@ -187,7 +145,7 @@ def test_the_table_of_relations_has_the_numbers_of_the_best_heads(whole):
     )
     assert text in page.text
     assert "2 more, with fewer than 10 words" in page.text, "vocative, in both directions"
-    assert "The best of 16 heads is chosen on the text" in page.text
+    assert "The best of 12 heads is chosen on the text" in page.text
 
 
 def test_relations_that_reach_the_threshold_are_bold_and_no_others(whole):
@@ -203,8 +161,10 @@ def test_relations_that_reach_the_threshold_are_bold_and_no_others(whole):
 def test_circuits_are_summed_up_for_each_kind(whole):
     page = whole[2]
     rows = [row for row in page.rows if row[:2] == ["QK rank", "encoder self-attention"]]
+    text = "The QK rank lies between 3.250 (encoder.0.self.0) and 6.250 (encoder.0.self.3)."
+    assert text in page.text and "The gates of 8 of 34 heads are closed." in page.text
     assert rows == [
-        ["QK rank", "encoder self-attention", "16", "3.250", "encoder.0.self.0", "4.750", "6.250", "encoder.3.self.3"]
+        ["QK rank", "encoder self-attention", "12", "3.250", "encoder.0.self.0", "4.750", "6.250", "encoder.2.self.3"]
     ]
 
 
@@ -213,6 +173,7 @@ def test_how_it_was_measured_tells_what_was_left_out_thresholds_and_versions(who
     assert "Left out: 3 sentences with a blank side and 2 sentences with too many pieces." in text
     assert "300 measured; 290 of them with a tree" in text
     assert "positional 0.9; rare word 0.5; syntactic, above the baseline 0.1" in text
+    assert "words of a relation, at least 10" in text and "as a share of the baseline" not in text
     assert "prune_lab 0.1.0; torch 2.13.0; python 3.11.9" in text
     assert "drawn from seed 1" in text and "ab" * 32 in text
 
@@ -275,10 +236,10 @@ def test_names_of_relations_are_escaped_and_are_no_formulas(tmp_path, write):
     assert [row for row in page.rows if row[0] == "<a$b$c>"]
 
 
-def test_the_same_analysis_gives_the_same_page_and_figures(tmp_path):
-    first, second = (write_analysis(make_analysis(1, 2), tmp_path / name) for name in ("first", "second"))
+def test_the_same_analysis_gives_the_same_page(tmp_path, write):
+    first, second = (write(make_analysis(2, 2), tmp_path / name) for name in ("first", "second"))
     names = sorted(path.name for path in first.parent.iterdir())
-    assert names == sorted(path.name for path in second.parent.iterdir()) and "roles.pdf" in names
+    assert names == sorted(path.name for path in second.parent.iterdir()) and "heads.csv" in names
     for name in names:
         assert (first.parent / name).read_bytes() == (second.parent / name).read_bytes(), name
 

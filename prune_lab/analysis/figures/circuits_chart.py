@@ -43,7 +43,7 @@ def circuits_chart(analysis: Analysis, *, theme: Theme = LIGHT) -> Figure | None
                 axis.axvline(layer - 0.5, color=theme.grid, linewidth=0.8, zorder=0)
             for index, kind in enumerate(kinds):
                 _draw(axis, kind, name, (index - (len(kinds) - 1) / 2) * _WIDTH / len(kinds), len(kinds), theme)
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.06 * max(value for kind in kinds for _, value in kind.known(name)) or 1)
             title(axis, heading_of(name), theme)
         for axis in axes[len(measures) :]:
             axis.set_visible(False)

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import PercentFormatter
 
 from prune_lab.analysis.measure_words import MASSES, SHAPES, heading_of
@@ -73,13 +74,8 @@ def _draw(axis: Axes, kind: OfKind, names: list[str], theme: Theme) -> None:
                 if value is None:
                     continue
                 colour = shades(value)
-                axis.fill(
-                    [place, place + 1, place + 1, place],
-                    [top, top, top + 1, top + 1],
-                    facecolor=colour,
-                    edgecolor=theme.background,
-                    linewidth=0.6,
-                )
+                cell = Rectangle((place, top), 1, 1, facecolor=colour, edgecolor=theme.background, linewidth=0.6)
+                axis.add_patch(cell)
                 text = f"{100 * value:.0f}"
                 axis.text(
                     place + 0.5, top + 0.54, text, ha="center", va="center", fontsize=size, color=readable_on(colour)

@@ -19,14 +19,15 @@ def all_heads_section(analysis: Analysis) -> list[str]:
     """HTML of the section: a table for each kind of site, folded; nothing where no head remains."""
     if not analysis.rows:
         return []
-    parts = [f"<h2>{TITLE}</h2>"]
+    # On paper, these tables need its long side.
+    parts = [f'<div class="wide"><h2>{TITLE}</h2>']
     for kind in kinds_of(analysis):
         if kind.rows:
             heading = f"{kind.title}: {count(len(kind.rows), 'head')}"
             parts.append(details(heading, _table(kind.rows), kind="section"))
     names = [name for name in _columns(analysis.rows) if meaning_of(name)]
     meanings = definitions((heading_of(name), escape(meaning_of(name) or "")) for name in names)
-    return [*parts, details("What the columns are", meanings)]
+    return [*parts, details("What the columns are", meanings), "</div>"]
 
 
 def _columns(rows: Sequence[HeadRow]) -> list[str]:

@@ -6,7 +6,7 @@ from functools import partial
 
 from prune_lab.analysis.figures.circuits_chart import circuits_chart
 from prune_lab.analysis.measure_words import CIRCUITS, heading_of, meaning_of
-from prune_lab.analysis.number_text import decimal
+from prune_lab.analysis.number_text import count, decimal
 from prune_lab.analysis.of_kind import kinds_of
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.figure_files import FigureFiles
@@ -32,9 +32,20 @@ def circuits_section(analysis: Analysis, figures: FigureFiles) -> list[str]:
     title = _title(names)
     parts = [f"<h2>{escape(title)}</h2>"]
     parts.append(definitions((heading_of(name), escape(meaning_of(name) or "")) for name in names))
+    parts.append(f'<p class="lead">{escape(" ".join(_sentence(analysis, name) for name in names))}</p>')
     draw = partial(circuits_chart, analysis)
     parts.append(figures.add(draw, "circuits", f"{title} of each head, by layer", _CAPTION))
     return [*parts, _table(analysis, names)]
+
+
+def _sentence(analysis: Analysis, name: str) -> str:
+    """Between which heads a measure lies, kinds of site taken apart only in the table."""
+    known = [(row.name, value) for row in analysis.rows if (value := row.measures.get(name)) is not None]
+    if name == "gate":
+        num_closed = sum(value == 0 for _, value in known)
+        return f"The gates of {num_closed} of {count(len(known), 'head')} are closed."
+    (first, least), (last, most) = (choose(known, key=lambda item: item[1]) for choose in (min, max))
+    return f"The {heading_of(name)} lies between {decimal(least, 3)} ({first}) and {decimal(most, 3)} ({last})."
 
 
 def _title(names: list[str]) -> str:

@@ -29,8 +29,8 @@ _THRESHOLDS = {
     "positional": "positional",
     "rare_word": "rare word",
     "syntactic": "syntactic, above the baseline",
-    "relative": "syntactic is a share of the baseline",
-    "min_words": "words of a relation",
+    "relative": "syntactic as a share of the baseline",
+    "min_words": "words of a relation, at least",
     "begin": "begin mark",
     "diagonal": "diagonal",
     "alignment": "alignment",
@@ -51,7 +51,11 @@ def measurement_section(analysis: Analysis, files: Iterable[Path], viewer: Path 
     sentences += [f"{measured.num_blank:,} left out, blank on a side"] if measured.num_blank else []
     sentences += [f"{measured.num_long:,} left out, too long"] if measured.num_long else []
     queries = [f"{KIND_NAMES[kind]} {number:,}" for kind, number in measured.num_queries.items()]
-    limits = [f"{_THRESHOLDS.get(name, name)} {_value(value)}" for name, value in asdict(analysis.limits).items()]
+    limits = [
+        f"{_THRESHOLDS.get(name, name)} {_value(value)}"
+        for name, value in asdict(analysis.limits).items()
+        if value is not False
+    ]
     values = [
         *_known(analysis.model),
         ("text", _value(analysis.text.get("name", "not named"))),
