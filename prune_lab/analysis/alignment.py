@@ -26,6 +26,7 @@ def alignment(view: SiteView, links: Tensor) -> dict[str, PerQuery]:
         `aligned`: of words as they are predicted, the mean of the positions that predict their pieces;
         `aligned_input`: of words as they are read, one position later.
     """
+    # Words without pieces cannot be looked at.
     linked = links & view.keys.has_pieces[:, None]
     predicted = view.queries.word.new_full(view.queries.word.shape, NO_WORD)
     predicted[:, :-1] = view.queries.word[:, 1:]
@@ -34,8 +35,9 @@ def alignment(view: SiteView, links: Tensor) -> dict[str, PerQuery]:
         ("aligned", dataclasses.replace(view.queries, word=predicted)),
         ("aligned_input", view.queries),
     ):
-        best = most_looked_at(word_weights(view.weights, queries, view.keys), view.keys)
-        hits = linked[:, None].expand(-1, best.shape[1], -1, -1).gather(3, best[..., None])[..., 0]
+        best = most_looked_at(word_weights(view.weights, queries, view.keys))
+        is_linked = linked[:, None].expand(-1, best.shape[1], -1, -1).gather(3, best[..., None].clamp(min=0))[..., 0]
+        hits = is_linked & (best != NO_WORD)
         found[name] = PerQuery(hits.float(), linked.any(2) & queries.has_pieces)
     return found
 

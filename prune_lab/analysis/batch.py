@@ -95,7 +95,8 @@ class AnalysisBatch:
         sentences: what they were made from, each with a target.
         source: [B, S].
         target: [B, T].
-        num_rarer: [B, S], how many pieces of the sentence are rarer than this source piece; meaningless at marks.
+        num_rarer: [B, S], how many pieces of the sentence are rarer than this source piece; at marks more than there
+            can be.
     """
 
     sentences: tuple[Sentence, ...]
@@ -135,12 +136,13 @@ def batch_sentences(encoded: Sequence[EncodedSentence], source_counts: Tensor) -
         source_counts: how often each source piece occurs in the text [source vocabulary].
     """
     source = _side([each.source for each in encoded], first=0)
-    count = source_counts[source.ids].masked_fill(~source.is_piece, torch.iinfo(torch.long).max)
+    most = torch.iinfo(torch.long).max
+    count = source_counts[source.ids].masked_fill(~source.is_piece, most)
     return AnalysisBatch(
         sentences=tuple(each.sentence for each in encoded),
         source=source,
         target=_side([each.target for each in encoded], first=1),
-        num_rarer=(count[:, None, :] < count[:, :, None]).sum(2),
+        num_rarer=(count[:, None, :] < count[:, :, None]).sum(2).masked_fill(~source.is_piece, most),
     )
 
 

@@ -26,7 +26,7 @@ def by_chance(view: SiteView) -> dict[str, PerQuery]:
         found["at_begin"] = PerQuery(share[:, None], counted & (torch.arange(counted.shape[1]) > 1))
         return found
     for name, number in (("rarest", 1), ("two_rarest", 2)):
-        num_keys = (keys.is_piece & (view.num_rarer < number)).sum(1, keepdim=True)
+        num_keys = (view.num_rarer < number).sum(1, keepdim=True)
         found[name] = PerQuery((num_keys * share)[:, None], counted)
     if view.kind == "decoder.cross":
         every = torch.arange(keys.ids.shape[1])[None, :, None].expand(len(keys.ids), -1, counted.shape[1])

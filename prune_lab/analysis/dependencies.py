@@ -4,7 +4,7 @@ Voita 2019 (arXiv 1905.09418), section 5.2, and Clark 2019 (arXiv 1906.04341), s
 direction: the share of words whose largest weight, marks left out, is on the related word. The baseline looks from each
 word to the one that stands a fixed number of words away, the best such number for the relation, direction and text.
 
-Shapes: B sentences, H heads of a site, W words, A arcs of a batch, G words that are looked from, R relations.
+Shapes: B sentences, H heads of a site, W words, A arcs of a batch, R relations.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Dependencies:
             self._at_offset.setdefault(start.relation, Counter()).update(end - start.word for end in found)
         arcs = _Arcs(ends)
         for site, view in views.items():
-            best = most_looked_at(word_weights(view.weights, view.queries, view.keys), view.keys)
+            best = most_looked_at(word_weights(view.weights, view.queries, view.keys))
             for relation, hits in zip(arcs.relations, arcs.hits(best), strict=True):
                 of_sites = self._hits.setdefault(relation, {})
                 of_sites[site] = of_sites[site] + hits if site in of_sites else hits
@@ -123,11 +123,10 @@ class _Arcs:
     def __init__(self, ends: Mapping[_Start, set[int]]) -> None:
         numbers = {relation: number for number, relation in enumerate(dict.fromkeys(start.relation for start in ends))}
         self.relations = list(numbers)
-        # [G], [A] and [A, 3]
-        self._relation_of = torch.tensor([numbers[start.relation] for start in ends])
-        self._start_of = torch.tensor([number for number, found in enumerate(ends.values()) for _ in found])
-        arcs = [(start.sentence, start.word, end) for start, found in ends.items() for end in found]
-        self._sentences, self._words, self._ends = torch.tensor(arcs).T
+        arcs = [
+            (numbers[start.relation], start.sentence, start.word, end) for start, found in ends.items() for end in found
+        ]
+        self._relations, self._sentences, self._words, self._ends = torch.tensor(arcs).T
 
     def hits(self, best: Tensor) -> Tensor:
         """How many of the words have their largest weight on the end of one of their arcs.
@@ -138,8 +137,7 @@ class _Arcs:
         Returns:
             [R, H], float64.
         """
+        # A word looks at one word most, so no more than one of its arcs is found.
         found = best[self._sentences, :, self._words] == self._ends[:, None]
-        num_heads = best.shape[1]
-        of_starts = torch.zeros(len(self._relation_of), num_heads).index_add_(0, self._start_of, found.float())
-        hits = torch.zeros(len(self.relations), num_heads, dtype=torch.float64)
-        return hits.index_add_(0, self._relation_of, (of_starts > 0).double())
+        hits = torch.zeros(len(self.relations), best.shape[1], dtype=torch.float64)
+        return hits.index_add_(0, self._relations, found.double())

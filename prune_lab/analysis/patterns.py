@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from prune_lab.analysis.view import PerQuery, SiteView
 
@@ -20,10 +21,10 @@ def patterns(view: SiteView) -> dict[str, PerQuery]:
 
     Returns:
         `confidence`: the largest weight, the end mark left out on both sides (Voita 2019, section 4.1), also of the
-        begin mark as a query; `entropy`: that of the weights over the logarithm of the number of keys, from 0 to 1, of
-        queries with two keys or more; `top_1`, `top_2`, `top_5`: the sum of so many largest weights; `to_begin`,
-        `to_end`, `to_punctuation`: the weight on marks and punctuation; at self sites `to_self`, `to_previous`,
-        `to_next`: the weight on positions, of queries that have such a key.
+        begin mark as a query; `entropy`: that of the weights over the logarithm of the number of keys, from 0 to 1;
+        `top_1`, `top_2`, `top_5`: the sum of so many largest weights; `to_begin`, `to_end`, `to_punctuation`: the
+        weight on marks and punctuation; at self sites `to_self`, `to_previous`, `to_next` (in the encoder): the weight
+        on positions, of queries that have such a key.
     """
     weights, counted, keys = view.weights, view.counted, view.keys
     steps = view.queries.is_piece if view.kind == "encoder.self" else view.queries.is_real
@@ -31,15 +32,16 @@ def patterns(view: SiteView) -> dict[str, PerQuery]:
     found = {
         "confidence": PerQuery(weights.masked_fill(~readable[:, None, None], 0).amax(3), steps),
         "entropy": PerQuery(
+            # Queries that count have two keys or more, a mark among them.
             entropies(weights) / view.num_keys.clamp(min=2).log()[:, None],
-            counted & (view.num_keys > 1),
+            counted,
         ),
     }
     largest = weights.topk(min(max(SPARSITY), weights.shape[3]), dim=3).values
     for number in SPARSITY:
         found[f"top_{number}"] = PerQuery(largest[..., :number].sum(3), counted)
     mark = "to_begin" if view.kind == "decoder.self" else "to_end"
-    found[mark] = PerQuery(_mass(weights, keys.is_real & ~keys.is_piece), counted)
+    found[mark] = PerQuery(_mass(weights, ~keys.is_piece), counted)
     found["to_punctuation"] = PerQuery(_mass(weights, keys.is_punctuation), counted)
     if view.kind != "decoder.cross":
         found |= _neighbours(view)
@@ -48,20 +50,15 @@ def patterns(view: SiteView) -> dict[str, PerQuery]:
 
 def _neighbours(view: SiteView) -> dict[str, PerQuery]:
     """Weights on the query's own position, the one before and the one after."""
-    weights, counted, is_real = view.weights, view.counted, view.keys.is_real
-    before, after = torch.zeros_like(weights[..., 0]), torch.zeros_like(weights[..., 0])
-    before[..., 1:] = weights.diagonal(offset=-1, dim1=2, dim2=3)
-    after[..., :-1] = weights.diagonal(offset=1, dim1=2, dim2=3)
-    has_before, has_after = counted.clone(), counted.clone()
-    has_before[:, 0] = False
-    has_after[:, :-1] &= is_real[:, 1:]
-    has_after[:, -1] = False
+    weights, counted = view.weights, view.counted
+    before = pad(weights.diagonal(offset=-1, dim1=2, dim2=3), (1, 0))
     found = {
         "to_self": PerQuery(weights.diagonal(dim1=2, dim2=3), counted),
-        "to_previous": PerQuery(before, has_before),
+        "to_previous": PerQuery(before, counted & (torch.arange(counted.shape[1]) > 0)),
     }
     if view.kind == "encoder.self":
-        found["to_next"] = PerQuery(after, has_after)
+        # After each piece there is one more, or the end mark.
+        found["to_next"] = PerQuery(pad(weights.diagonal(offset=1, dim1=2, dim2=3), (0, 1)), counted)
     return found
 
 

@@ -35,10 +35,9 @@ def look(view: SiteView) -> dict[str, PerQuery]:
     if view.num_rarer is None:
         found["at_begin"] = _share(best == 0, counted & (places > 1))
     else:
-        rank = _at(view.num_rarer, best)
-        on_piece = _at(view.keys.is_piece, best)
-        found["rarest"] = _share(on_piece & (rank < 1), counted)
-        found["two_rarest"] = _share(on_piece & (rank < 2), counted)
+        num_rarer = view.num_rarer[:, None].expand(-1, best.shape[1], -1).gather(2, best)
+        found["rarest"] = _share(num_rarer < 1, counted)
+        found["two_rarest"] = _share(num_rarer < 2, counted)
     if view.kind == "decoder.cross":
         found["diagonal"] = _share(near_diagonal(best, view), counted)
     return found
@@ -67,11 +66,6 @@ def best_offsets(averages: Averages, site: str) -> dict[str, list[float | None]]
         "best_offset": list(best),
         "best_offset_share": [shares[offset_name(offset)][head] for head, offset in enumerate(best)],
     }
-
-
-def _at(keys: Tensor, best: Tensor) -> Tensor:
-    """What is known of keys [B, S], at those that are looked at [B, H, T]."""
-    return keys[:, None].expand(-1, best.shape[1], -1).gather(2, best)
 
 
 def _has_key(view: SiteView, offset: int) -> Tensor:

@@ -31,14 +31,14 @@ def word_weights(weights: Tensor, queries: SideBatch, keys: SideBatch) -> Tensor
     return from_pieces.transpose(1, 2)[:, None].to(weights.dtype) @ weights @ to_words[:, None].to(weights.dtype)
 
 
-def most_looked_at(words: Tensor, keys: SideBatch) -> Tensor:
-    """The word that has the largest weight, the first of equals; words without pieces have none.
+def most_looked_at(words: Tensor) -> Tensor:
+    """The word that has the largest weight, the first of equals.
 
     Args:
         words: what `word_weights` gives [B, H, W, X + 1].
-        keys: the key side.
 
     Returns:
-        [B, H, W], numbers of words.
+        [B, H, W], numbers of words; `NO_WORD` where no word has any weight.
     """
-    return words[..., :-1].masked_fill(~keys.has_pieces[:, None, None], -1).argmax(3)
+    largest, best = words[..., :-1].max(3)
+    return best.masked_fill(largest == 0, NO_WORD)

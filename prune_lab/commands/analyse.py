@@ -70,9 +70,9 @@ def run(config: dict[str, Any], directory: Path) -> None:
     """Reads the text, measures the heads, and writes the page and its files."""
     from prune_lab.allocator import keep_freed_memory
     from prune_lab.analysis.labels import Thresholds
-    from prune_lab.analysis.run import AnalysisSettings, analyse
     from prune_lab.analysis.sources import conllu_text, split_text
     from prune_lab.evaluation.device import choose_device
+    from prune_lab.study.analyse import AnalysisSettings, analyse
 
     keep_freed_memory()
     model, known = origin.load(config["export"], "export")

@@ -48,6 +48,12 @@ def test_marks_are_left_out() -> None:
     assert shares(prescribed_view(CROSS, batch, lambda _, query: rows[query]), batch)["aligned"] == [1.0]
 
 
+def test_a_word_that_looks_at_marks_alone_finds_nothing() -> None:
+    batch = words_batch(linked("a b", "X Y", {(0, 0), (0, 1)}))
+    view = prescribed_view(CROSS, batch, lambda _, query: {2 if query == 0 else 0: 1.0})
+    assert shares(view, batch) == {"aligned": [0.5], "aligned_input": [1.0]}
+
+
 def test_text_without_links_has_no_measure() -> None:
     assert linked_words(words_batch(linked("a", "X", None), linked("b", "Y", set()))) is None
 

@@ -140,6 +140,7 @@ def test_a_batch_says_what_its_positions_are() -> None:
     assert source.has_pieces.tolist() == [[True] * 4, [True, False, False, False]]
     # "a" twice, the others once, and where they are alone there is none rarer.
     assert batch.num_rarer[0, :4].tolist() == [2, 0, 0, 2] and batch.num_rarer[1, 0] == 0
+    assert (batch.num_rarer[~source.is_piece] > 5).all()
 
 
 def test_padding_stands_after_all() -> None:

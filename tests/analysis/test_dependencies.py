@@ -60,7 +60,7 @@ def test_words_sum_over_keys_and_average_over_queries_by_hand() -> None:
     found = word_weights(view.weights, view.queries, view.keys)
     assert found.tolist() == [[[[0.4375, 0.125, 0.4375], [0.5, 0.5, 0.0]]]]
     # Marks left out, the first of equals.
-    assert most_looked_at(found, view.keys).tolist() == [[[0, 0]]]
+    assert most_looked_at(found).tolist() == [[[0, 0]]]
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -173,7 +173,17 @@ def test_words_without_pieces_are_passed_over() -> None:
     batch = words_batch(Sentence(source=Side.of_parse(parse), target=Side.of_text("x")))
     scores = scores_of(batch, looks_at(1, 0))
     assert scores.keys() == {"amod to head", "amod to dependent", "all to head", "all to dependent"}
+    under = ParsedSentence(**{**vars(parse), "heads": (2, 0, 1)})
+    batch_under = words_batch(Sentence(source=Side.of_parse(under), target=Side.of_text("x")))
+    assert {name.split()[0] for name in scores_of(batch_under, looks_at(1, 0))} == {"amod", "all"}
     assert scores["amod to head"].shares[ENCODER] == (1.0,) and scores["amod to head"].offset == -2
+
+
+def test_a_word_that_looks_at_marks_alone_finds_nothing() -> None:
+    batch = words_batch(parsed("a b c", [0, 1, 1]))
+    scores = scores_of(batch, looks_at(0, 3, 0))
+    # Of b and c, c looks at a; b looks at the end mark.
+    assert scores["dep to head"].shares[ENCODER] == (0.5,)
 
 
 def test_heads_in_a_circle_and_missing_heads_harm_nothing() -> None:

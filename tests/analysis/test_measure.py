@@ -61,6 +61,7 @@ def assert_same(found: Measured, expected: Measured, rel: float = 1e-4) -> None:
                 assert found.measures[site][name] == values, (site, name)
             else:
                 assert found.measures[site][name] == pytest.approx(values, rel=rel, abs=1e-6), (site, name)
+    assert found.uniform == {kind: pytest.approx(values) for kind, values in expected.uniform.items()}
     assert found.relations == expected.relations
     assert found.num_queries == expected.num_queries
     for kind, between in expected.distances.items():
@@ -163,6 +164,7 @@ def test_what_is_counted(whole: Measured) -> None:
     )
     for between in whole.distances.values():
         assert (between <= math.log(2)).all() and torch.equal(between, between.T) and not between.diagonal().any()
+    assert whole.uniform.keys() == whole.num_queries.keys()
     assert all(score.shares.keys() == {"encoder.0.self", "encoder.1.self"} for score in whole.relations)
 
 

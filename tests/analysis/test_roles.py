@@ -162,6 +162,19 @@ def test_the_best_offset_has_most_queries() -> None:
     assert best_offsets(averages, "decoder.0.self") == {}
 
 
+def test_of_equal_offsets_the_nearest_is_best_and_then_that_to_the_left() -> None:
+    batch = words_batch(("a b c d", "x"))
+    found = averaged(
+        prescribed_view(
+            ENCODER,
+            batch,
+            lambda _, query: {(1, 0, 3, 2, 0)[query]: 1.0},  # to the right and to the left
+            lambda _, query: {(2, 1, 0, 3, 0)[query]: 1.0},  # two away, and at itself
+        )
+    )
+    assert best_offsets(found, ENCODER) == {"best_offset": [-1, 0], "best_offset_share": [2 / 3, 2 / 4]}
+
+
 def test_no_offset_is_best_where_nothing_was_counted() -> None:
     batch = words_batch(("a", "x"))
     view = prescribed_view(ENCODER, batch, lambda _, __: {0: 1.0})
