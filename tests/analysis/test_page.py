@@ -3,64 +3,21 @@
 import csv
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_page import Page
 from made_analysis import RELATIONS, make_analysis, site_names
 from PIL import Image
 
 from prune_lab.analysis.page import write_analysis
 from prune_lab.analysis.result import Analysis
 
-VOID = {"meta", "img", "source", "br", "link"}
 SPACE = "\N{NO-BREAK SPACE}"
 MORE = {
     site: {head: {"qk_rank": 3.25 + head, "ov_rank": 5.5, "relevance": 0.25, "gate": head / 4} for head in range(4)}
     for site in site_names(4)
 }
-
-
-class Page(HTMLParser):
-    """Text, links, resources and the rows of tables, and a check that tags are closed in order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.resources: list[str] = []
-        self.rows: list[list[str]] = []
-        self.headings: list[str] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        values = dict(attrs)
-        self.links += [values["href"]] if "href" in values else []
-        self.resources += [values[name] for name in ("src", "srcset") if name in values]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-        if tag == "h2":
-            self.headings.append("")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" in self.open:
-            return
-        self.text += data
-        if self.open[-1:] == ["h2"]:
-            self.headings[-1] += data
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
 
 
 def read(path: Path) -> Page:

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from html_page import Page
 from made_analysis import make_analysis
 from scipy.stats import spearmanr
-from test_page import SPACE, Page
+from test_page import SPACE
 
 from prune_lab.analysis.alike import layer_spreads, map_truth, nearest_pair
 from prune_lab.analysis.depth import depth_trend
