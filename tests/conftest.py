@@ -118,7 +118,7 @@ def randomise(model: Transformer) -> None:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports have text and tables alone: to draw their figures takes longer than all the rest."""
-    monkeypatch.setattr("prune_lab.results.report._figure", lambda *_: None)
+    monkeypatch.setattr("prune_lab.results.report.embed_figure", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from prune_lab.analysis.cost_table import quantity
 from prune_lab.analysis.operations import GROUPS, OperationCost, cost_by_group
 from prune_lab.analysis.roofline import Device
-from prune_lab.results.canvas import legend, new_figure, plain_text, settings, title
+from prune_lab.results.canvas import bare_frame, legend, new_figure, plain_text, settings, title
 from prune_lab.results.style import LIGHT, Theme
 
 # Alike in all charts; told apart by marker also without colour.
@@ -122,16 +122,8 @@ def _style(group: str, theme: Theme) -> dict[str, Any]:
 def _frame(axis: Axes, theme: Theme) -> None:
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_facecolor(theme.background)
-    axis.grid(True, color=theme.grid, linewidth=0.8)
-    axis.set_axisbelow(True)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axis.spines[side].set_color(theme.muted)
+    bare_frame(axis, theme)
     axis.tick_params(which="both", colors=theme.muted, labelcolor=theme.text, labelleft=True)
-    axis.xaxis.label.set_color(theme.text)
-    axis.yaxis.label.set_color(theme.text)
 
 
 def _draw_roof(axis: Axes, device: Device, low: float, high: float, theme: Theme) -> None:

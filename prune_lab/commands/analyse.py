@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from prune_lab.commands import origin
+from prune_lab.commands import checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
-from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import load_splits
 
 _CONLLU = ("source", "target", "tokenized", "lowercase")
@@ -35,13 +34,7 @@ def check(config: dict[str, Any]) -> None:
         return
     if config["conllu"]["target"] is not None:
         raise ValueError("conllu.target: set without conllu.source; allowed are both, or the source alone")
-    split = config["split"]
-    if split not in SPLITS:
-        raise ValueError(f"split: {split!r}; allowed are {', '.join(SPLITS)}")
-    splits = load_splits(config["data"], check=(split,))
-    if split not in splits.available:
-        raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
-    check_languages(config["export"], "export", config["data"], splits)
+    check_languages(config["export"], "export", config["data"], checks.splits_of(config))
 
 
 def check_conllu(config: dict[str, Any]) -> None:

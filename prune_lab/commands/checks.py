@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands.settings import decoding_options, model_source, options_of, whole_number
-from prune_lab.data.splits import Splits
+from prune_lab.data.kinds import SPLITS
+from prune_lab.data.splits import Splits, load_splits
 from prune_lab.data.tokenizer_options import TokenizerOptions
 from prune_lab.plain_values import LARGEST_SEED, is_number
 from prune_lab.training.distillation import Distillation
@@ -39,6 +40,21 @@ def check_available(splits: Splits, needed: Sequence[str], who: str) -> None:
 
 def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def splits_of(config: Mapping[str, Any]) -> Splits:
+    """The text of a command that reads one split, which is there.
+
+    Raises:
+        ValueError: `split` is no split, or none that the data has; see also `load_splits`.
+    """
+    split = config["split"]
+    if split not in SPLITS:
+        raise ValueError(f"split: {split!r}; allowed are {', '.join(SPLITS)}")
+    splits = load_splits(config["data"], check=(split,))
+    if split not in splits.available:
+        raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
+    return splits
 
 
 def check_comet(config: Mapping[str, Any]) -> None:

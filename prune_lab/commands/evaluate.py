@@ -10,7 +10,6 @@ from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
 from prune_lab.commands.logs import log
 from prune_lab.commands.settings import BATCH, SPEED, decoding_options, model_source, whole_numbers
-from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import load_splits
 from prune_lab.evaluation.scoring import bleu_metric
 from prune_lab.results.files import relative_path
@@ -24,12 +23,7 @@ if TYPE_CHECKING:
 
 def check(config: dict[str, Any]) -> None:
     """Files and settings, before torch is imported."""
-    split = config["split"]
-    if split not in SPLITS:
-        raise ValueError(f"split: {split!r}; allowed are {', '.join(SPLITS)}")
-    splits = load_splits(config["data"], check=(split,))
-    if split not in splits.available:
-        raise ValueError(f"split={split}: data={splits.name} has no such split, it has {', '.join(splits.available)}")
+    splits = checks.splits_of(config)
     bleu_metric(tokenize=splits.score_tokenize)
     checks.check_comet(config)
     model_source(config["export"])

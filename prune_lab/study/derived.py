@@ -81,7 +81,7 @@ class DerivedModels:
         self._given, self._settings, self._directory = given, settings, directory
 
     @cached_property
-    def train(self) -> EncodedCorpus:
+    def training_text(self) -> EncodedCorpus:
         """The training text as ids."""
         text, tokenizer = self._settings.splits.train, self._given.tokenizer
         assert tokenizer is not None  # the commands refuse models without
@@ -94,7 +94,7 @@ class DerivedModels:
         splits = self._settings.splits
         return fit(
             model,
-            TrainingData(train=self.train, validation=splits.validation, scoring=ScoreSettings.of(splits)),
+            TrainingData(train=self.training_text, validation=splits.validation, scoring=ScoreSettings.of(splits)),
             settings,
             directory=place,
             seeds=self._settings.seeds,
@@ -112,14 +112,14 @@ class DerivedModels:
             result: how the model was trained last, or None.
             facts: other keys of the record.
         """
-        speed_of_given = self._settings.speed is not None and self._is_whole and not self._given.gates()
+        # One with gates is not unpruned, even where all heads are open: without them nobody has trained it.
+        is_unpruned = self._is_whole and not self._given.gates()
         return self._record(
             place,
             seeds=asdict(self._settings.seeds),
             **training_facts(result),
             baseline=self._translations_of_given(),
-            # One with gates is not unpruned, even where all heads are open: without them nobody has trained it.
-            unpruned=self._given if speed_of_given else None,
+            unpruned=self._given if is_unpruned and self._settings.speed is not None else None,
             **facts,
         )
 

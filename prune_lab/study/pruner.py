@@ -43,7 +43,7 @@ class Pruner:
         self._choosing: dict[str, float] = {}
         self._text = ScoringText(
             splits=settings.splits,
-            encoded=lambda: self._models.train,
+            encoded=lambda: self._models.training_text,
             num_sentences=settings.scoring_sentences,
             max_tokens=settings.max_tokens,
             seed=settings.seeds.data,

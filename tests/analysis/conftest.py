@@ -1,10 +1,12 @@
-"""A browser for what draws itself in one, and a small model that reads text."""
+"""A browser for what draws itself in one, a small model that reads text, and models whose costs are counted."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from attention_examples import EXAMPLES, example_id
 from chromium import Chromium, find_chromium
+from cost_models import BY_KIND, pruned
 
 from prune_lab.data.synthetic import generate
 from prune_lab.data.tokenizer import Tokenizer
@@ -42,3 +44,18 @@ def text_model(
         return model
 
     return build
+
+
+@pytest.fixture(params=[*EXAMPLES, BY_KIND], ids=example_id)
+def attention(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """A variant with options: the defaults, and each of its examples; and another for each kind of site."""
+    return request.param
+
+
+@pytest.fixture(params=["unpruned", "pruned"])
+def costed_model(
+    request: pytest.FixtureRequest, small_model: Callable[..., Transformer], attention: dict[str, Any]
+) -> Transformer:
+    """A model of it, whole, and with heads removed at most sites, one of which has none left."""
+    whole = small_model(attention=attention)
+    return whole if request.param == "unpruned" else pruned(whole)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from cost_models import BY_KIND, EXAMPLES, REMOVED, example_id, pruned
+from cost_models import REMOVED, pruned
 from torch import Tensor
 
 from prune_lab import HeadMask, mask_heads
@@ -24,40 +24,27 @@ Build = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
 
 
-@pytest.fixture(params=[*EXAMPLES, BY_KIND], ids=example_id)
-def attention(request: pytest.FixtureRequest) -> dict:
-    """A variant with options: the defaults, and each of its examples; and another for each kind of site."""
-    return request.param
-
-
-@pytest.fixture(params=["unpruned", "pruned"])
-def model(request: pytest.FixtureRequest, small_model: Build, attention: dict) -> Transformer:
-    """A model of it, whole, and with heads removed at most sites, one of which has none left."""
-    whole = small_model(attention=attention)
-    return whole if request.param == "unpruned" else pruned(whole)
-
-
-def test_parameters_and_flops_are_those_that_are_counted(model: Transformer, sources: Ids, targets: Ids) -> None:
-    cost = attention_cost(model, S, T)
+def test_parameters_and_flops_are_those_that_are_counted(costed_model: Transformer, sources: Ids, targets: Ids) -> None:
+    cost = attention_cost(costed_model, S, T)
     source_ids, target_ids = sources([S - 1]), targets([T - 2])
     assert (source_ids.shape, target_ids.shape) == ((1, S), (1, T))
     with torch.inference_mode():
-        assert count_flops(model, lambda: model(source_ids, target_ids)).attention == cost["flops"]
-    blocks = [site.attention for site in model.attention_sites().values()]
+        assert count_flops(costed_model, lambda: costed_model(source_ids, target_ids)).attention == cost["flops"]
+    blocks = [site.attention for site in costed_model.attention_sites().values()]
     assert cost["parameters"] == sum(parameter.numel() for block in blocks for parameter in block.parameters())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_the_cache_is_the_one_of_a_decoder_and_a_step_costs_what_it_does(
-    model: Transformer, sources: Ids, dtype: torch.dtype
+    costed_model: Transformer, sources: Ids, dtype: torch.dtype
 ) -> None:
-    model = model.to(dtype)
-    cost = attention_cost(model, S, T)
+    costed_model = costed_model.to(dtype)
+    cost = attention_cost(costed_model, S, T)
     with torch.inference_mode():
-        state = CachedState(model, sources([S - 1]))
+        state = CachedState(costed_model, sources([S - 1]))
         for _ in range(T - 1):
             state.step(torch.tensor([[5]]))
-        assert count_flops(model, lambda: state.step(torch.tensor([[6]]))).attention == cost["step_flops"]
+        assert count_flops(costed_model, lambda: state.step(torch.tensor([[6]]))).attention == cost["step_flops"]
     element_size = torch.empty(0, dtype=dtype).element_size()
     assert cost["cache_bytes"] == element_size * sum(cache.num_elements for cache in state._caches.values())
 

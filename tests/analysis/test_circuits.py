@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from cost_models import EXAMPLES, REMOVED, example_id
+from attention_examples import EXAMPLES, example_id
+from cost_models import REMOVED
 
 from prune_lab import HeadMask, mask_heads, prune_heads
 from prune_lab.analysis.circuits import effective_ranks, product_ranks, ranks_of

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cost_models import EXAMPLES, REMOVED, example_id, pruned
+from attention_examples import EXAMPLES, example_id
+from cost_models import REMOVED, pruned
 
 from prune_lab import HeadMask, ModelConfig, mask_heads, prune_heads
 from prune_lab.analysis.cost import parameters_by_group

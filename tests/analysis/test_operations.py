@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from cost_models import BY_KIND, EXAMPLES, example_id, pruned
 from torch import Tensor
 
 from prune_lab import HeadMask, ModelConfig, mask_heads, prune_heads
@@ -29,19 +28,6 @@ Build = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
 
 
-@pytest.fixture(params=[*EXAMPLES, BY_KIND], ids=example_id)
-def attention(request: pytest.FixtureRequest) -> dict:
-    """A variant with options: the defaults, and each of its examples; and another for each kind of site."""
-    return request.param
-
-
-@pytest.fixture(params=["unpruned", "pruned"])
-def model(request: pytest.FixtureRequest, small_model: Build, attention: dict) -> Transformer:
-    """A model of it, whole and pruned."""
-    whole = small_model(attention=attention)
-    return whole if request.param == "unpruned" else pruned(whole)
-
-
 def flops_of(costs: list[OperationCost], *phases: str, groups: tuple[str, ...] = GROUPS) -> int:
     return sum(each.flops for each in costs if each.phase in phases and each.group in groups)
 
@@ -51,14 +37,14 @@ def by_group(model: Transformer, phase: str, **workload: int) -> dict[str, Opera
     return {each.group: each for each in costs if each.phase == phase}
 
 
-def test_flops_of_a_pass_are_those_that_are_counted(model: Transformer, sources: Ids) -> None:
+def test_flops_of_a_pass_are_those_that_are_counted(costed_model: Transformer, sources: Ids) -> None:
     """Variants may compute short and long sequences in different ways."""
     for batch, source, target in ((1, 6, 9), (3, 18, 1), (2, 11, 40)):
-        costs = operations(model, Workload(batch=batch, source_length=source, target_length=target))
+        costs = operations(costed_model, Workload(batch=batch, source_length=source, target_length=target))
         source_ids, target_ids = sources([source - 1] * batch), sources([target - 1] * batch)
         assert (source_ids.shape, target_ids.shape) == ((batch, source), (batch, target))
         with torch.inference_mode():
-            counted = count_flops(model, lambda given=(source_ids, target_ids): model(*given))
+            counted = count_flops(costed_model, lambda given=(source_ids, target_ids): costed_model(*given))
         assert flops_of(costs, "prefill", "forced") == counted.total
         assert flops_of(costs, "prefill", "forced", groups=("projections", "attention")) == counted.attention
 
@@ -84,43 +70,45 @@ def test_flops_of_models_with_other_settings(small_model: Build, variant: dict, 
             assert flops_of(costs, "prefill", "step") == counted
 
 
-def test_flops_of_decoding_and_its_caches_are_those_that_are_counted(model: Transformer, sources: Ids) -> None:
+def test_flops_of_decoding_and_its_caches_are_those_that_are_counted(costed_model: Transformer, sources: Ids) -> None:
     """With three hypotheses, from the first step on, which has one and also makes the entries of the source."""
     batch, beam, source, num_steps = 2, 3, 18, 3
     ids = sources([source - 1] * batch)
     with torch.inference_mode():
-        state = CachedState(model, ids)
+        state = CachedState(costed_model, ids)
         for target in range(1, num_steps + 1):
             workload = Workload(batch=batch, source_length=source, target_length=target, beam=beam, bytes_per_number=4)
-            costs = operations(model, workload)
+            costs = operations(costed_model, workload)
             last = torch.full((batch, workload.num_hypotheses), 5)
-            counted = count_flops(model, lambda last=last: state.step(last)).total
+            counted = count_flops(costed_model, lambda last=last: state.step(last)).total
             of_source = sum(each.flops for each in costs if each.phase == "prefill" and each.place.endswith("cross"))
             assert flops_of(costs, "step") == counted - (of_source if target == 1 else 0)
             held = sum(cache.num_elements for cache in state._caches.values())
-            assert cache_bytes(model, workload) == 4 * held
+            assert cache_bytes(costed_model, workload) == 4 * held
             state.reorder(torch.zeros(batch, beam, dtype=torch.long))
 
 
-def test_every_parameter_that_is_multiplied_is_read_once_in_a_pass(model: Transformer) -> None:
+def test_every_parameter_that_is_multiplied_is_read_once_in_a_pass(costed_model: Transformer) -> None:
     """The rest are norms and the embeddings that are no vocabulary projection."""
-    costs = operations(model, Workload(batch=7, bytes_per_number=2))
+    costs = operations(costed_model, Workload(batch=7, bytes_per_number=2))
     read = {
         group: sum(each.weight_bytes for each in costs if each.phase != "step" and each.group in group) // 2
         for group in (("projections", "attention"), ("feed-forward",), ("vocabulary",))
     }
-    blocks = [site.attention for site in model.attention_sites().values()]
-    layers = [*model.encoder.layers, *model.decoder.layers]
+    blocks = [site.attention for site in costed_model.attention_sites().values()]
+    layers = [*costed_model.encoder.layers, *costed_model.decoder.layers]
     parameters = [
         sum(each.numel() for block in blocks for each in block.parameters()),
         sum(each.numel() for layer in layers for each in layer.feed_forward.parameters()),
-        model.output_weight.numel(),
+        costed_model.output_weight.numel(),
     ]
     assert list(read.values()) == parameters
     rest = sum(
-        each.numel() for name, each in model.named_parameters() if "norm." in name or name.endswith("_table.weight")
+        each.numel()
+        for name, each in costed_model.named_parameters()
+        if "norm." in name or name.endswith("_table.weight")
     )
-    assert sum(each.numel() for each in model.parameters()) == sum(parameters[:2]) + rest
+    assert sum(each.numel() for each in costed_model.parameters()) == sum(parameters[:2]) + rest
 
 
 def test_costs_by_hand(small_model: Build) -> None:
@@ -206,10 +194,10 @@ def test_beams_that_share_the_keys_of_the_source_raise_the_intensity_of_attentio
     assert across(beam) == pytest.approx(beam * 901 / (900 + beam) * across(1), rel=1e-12)
 
 
-def test_an_attention_step_reads_all_of_the_caches(model: Transformer) -> None:
+def test_an_attention_step_reads_all_of_the_caches(costed_model: Transformer) -> None:
     workload = Workload(batch=2, source_length=20, target_length=9, beam=3, bytes_per_number=2)
-    step = [each for each in operations(model, workload) if each.phase == "step"]
-    assert sum(each.cache_read_bytes for each in step) == cache_bytes(model, workload)
+    step = [each for each in operations(costed_model, workload) if each.phase == "step"]
+    assert sum(each.cache_read_bytes for each in step) == cache_bytes(costed_model, workload)
     assert all(each.group == "attention" for each in step if each.cache_read_bytes)
 
 

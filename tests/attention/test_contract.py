@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from attention_examples import EXAMPLES, example_id
 from counted_operands import count_operands
 
 from prune_lab.attention.composed import ComposedAttention
@@ -23,15 +24,6 @@ from prune_lab.heads import KINDS
 D, H, K = 32, 4, 8
 B, T, S = 3, 5, 7
 SUBSETS = [kept for num in range(H + 1) for kept in itertools.combinations(range(H), num)]
-EXAMPLES = [
-    {"name": name, "options": dict(options)}
-    for name, variant in sorted(ATTENTION.items())
-    for options in ({}, *variant.examples)
-]
-
-
-def example_id(example):
-    return "-".join([example["name"], *(f"{key}={value}" for key, value in example["options"].items())])
 
 
 def paths_of(example):

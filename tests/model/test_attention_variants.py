@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from attention_examples import EXAMPLES, example_id
 
 from prune_lab import HeadMask, ModelConfig, Transformer, mask_heads, prune_heads, score_heads
 from prune_lab.attention.registry import ATTENTION
@@ -22,11 +23,6 @@ from prune_lab.gates.penalty import L0Penalty
 from prune_lab.training.loss import BatchLoss
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = [
-    {"name": name, "options": dict(options)}
-    for name, variant in sorted(ATTENTION.items())
-    for options in ({}, *variant.examples)
-]
 BY_KIND = {
     "encoder.self": "multi_head",
     "decoder.self": {"name": "grouped_query", "options": {"n_kv": 2}},
@@ -43,12 +39,6 @@ for directory in sorted(Path(sys.argv[1]).iterdir()):
         same = torch.equal(model(source_ids, target_ids), logits), model.heads() == heads
     print(directory.name, *same, model.generate(source_ids, beam_size=2, max_length=4) == hypotheses)
 """
-
-
-def example_id(example):
-    if "name" not in example:
-        return "by kind"
-    return "-".join([example["name"], *(f"{key}={value}" for key, value in example["options"].items())])
 
 
 @pytest.fixture(params=[*EXAMPLES, BY_KIND], ids=example_id)

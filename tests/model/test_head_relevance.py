@@ -7,22 +7,16 @@ import threading
 
 import pytest
 import torch
+from attention_examples import EXAMPLES
 from relevance_loops import Propagation
 from torch import nn
 
 from prune_lab.attention.linearised import constant, is_linearised, linearised
-from prune_lab.attention.registry import ATTENTION
 from prune_lab.data.batching import Batch
 from prune_lab.heads import HeadMask
 from prune_lab.model import relevance
 from prune_lab.model.relevance import head_relevance, largest_logits
 from prune_lab.pruning.surgery import mask_heads, prune_heads
-
-EXAMPLES = [
-    {"name": name, "options": dict(options)}
-    for name, variant in sorted(ATTENTION.items())
-    for options in ({}, *variant.examples)
-]
 
 
 @pytest.fixture

@@ -1,45 +1,15 @@
 """The report: complete, self-contained, escaped, and with unlike scores apart."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from html_page import Page
 from PIL import Image
 
 from prune_lab.results.collect import collect
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
-
-VOID = {"meta", "img", "source", "br", "link"}
-
-
-class Page(HTMLParser):
-    """Collects text, links and resources, and checks that tags are closed in order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.resources: list[str] = []
-        self.text = ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        values = dict(attrs)
-        self.links += [values["href"]] if "href" in values else []
-        self.resources += [values[name] for name in ("src", "srcset") if name in values]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture(scope="module")
