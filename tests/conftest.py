@@ -118,7 +118,8 @@ def randomise(model: Transformer) -> None:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports have text and tables alone: to draw their figures takes longer than all the rest."""
-    monkeypatch.setattr("prune_lab.results.report.embed_figure", lambda *_: None)
+    for place in ("prune_lab.results.report", "prune_lab.analysis.sections.figure_files"):
+        monkeypatch.setattr(f"{place}.embed_figure", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,10 @@
-"""A page as a reader finds it: its text, links, resources, headings, and the rows of its tables."""
+"""A page as tests read it: text, links, resources and tables."""
 
 from html.parser import HTMLParser
 
 VOID = {"meta", "img", "source", "br", "link"}
+# Between a number and its unit.
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 class Page(HTMLParser):

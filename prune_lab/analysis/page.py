@@ -18,31 +18,36 @@ from prune_lab.analysis.sections.relations import relations_section
 from prune_lab.analysis.sections.roles import heads_with_role, roles_section
 from prune_lab.analysis.sections.sparsity import sparsity_section
 from prune_lab.results.files import write_atomically
+from prune_lab.results.head_roles import PAGE
 from prune_lab.results.page import escape, page, tiles
-
-FILE_NAME = "analysis.html"
 
 
 def write_analysis(
-    analysis: Analysis, directory: str | os.PathLike[str], *, title: str | None = None, viewer: Path | None = None
+    analysis: Analysis,
+    directory: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    viewer: Path | None = None,
+    figures: FigureFiles | None = None,
 ) -> Path:
     """Writes `analysis.html`, `analysis.json`, `heads.csv`, `relations.csv` where there are trees, and all figures.
 
     Figures are PNG and PDF: `roles`, `relations`, `patterns`, `map`, `spread`, `sparsity` and `circuits`, those for
-    which there is something to draw.
+    which there is something to draw. The page is written last.
 
     Args:
         analysis: what was found.
         directory: where to write; made if need be.
         title: of the page; the name of the model when None.
         viewer: the attention viewer to link to, or None.
+        figures: takes the figures; None for files beside the page.
 
     Returns:
         The path of `analysis.html`.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    files, figures = analysis.save(directory), FigureFiles(directory)
+    files, figures = analysis.save(directory), figures or FigureFiles(directory)
     title = title or f"What the heads of {name_of_model(analysis)} do"
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -58,7 +63,7 @@ def write_analysis(
         *all_heads_section(analysis),
     ]
     body += measurement_section(analysis, [*files, *figures.written], viewer, directory)
-    return write_atomically(directory / FILE_NAME, page(title, body))
+    return write_atomically(directory / PAGE, page(title, body))
 
 
 def name_of_model(analysis: Analysis) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,9 +14,7 @@ from prune_lab.analysis.heads_table import HeadRow, csv_text
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured
 from prune_lab.results.files import json_text, write_atomically
-
-FORMAT_VERSION = 1
-FILE_NAME = "analysis.json"
+from prune_lab.results.head_roles import FILE_NAME, FORMAT_VERSION, TABLE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +84,7 @@ class Analysis:
     def save(self, directory: str | Path) -> list[Path]:
         """Writes the files, each in one step, and gives their paths; `relations.csv` only where there are trees."""
         directory = Path(directory)
-        texts = {FILE_NAME: json_text(self.to_dict()), "heads.csv": csv_text(self.rows)}
+        texts = {FILE_NAME: json_text(self.to_dict()), TABLE: csv_text(self.rows)}
         if self.measured.relations:
             texts["relations.csv"] = relations_csv(self)
         return [write_atomically(directory / name, text) for name, text in texts.items()]
@@ -150,29 +147,3 @@ def relations_csv(analysis: Analysis) -> str:
         start = [score.relation.name, score.relation.direction, score.num_words, name]
         writer.writerow([*start, *numbers, score.offset, f"{score.baseline:.4f}"])
     return stream.getvalue()
-
-
-def read_roles(path: str | Path) -> dict[str, Any]:
-    """What a study needs of `analysis.json`: `base_hash` and `weights_hash` of the model, `roles` by head, `text`.
-
-    Returns:
-        `model` and `text` as stored, and `roles`: name of the head -> names of its roles.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a file of another version, or none of an analysis.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"analysis {path} does not exist")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format_version {content['format_version']!r}")
-        roles = {f"{row['site']}.{row['head']}": list(dict(row["roles"])) for row in content["heads"]}
-        return {"model": dict(content["model"]), "text": dict(content["text"]), "roles": roles}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(
-            f"{path}: no analysis of this release ({reason}); allowed is an analysis.json of prune-lab-analyse"
-        ) from None

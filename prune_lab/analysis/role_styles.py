@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from prune_lab.analysis.labels import Role
 from prune_lab.analysis.number_text import MINUS, percent, points
 from prune_lab.analysis.relations import TO_DEPENDENT, TO_HEAD
+from prune_lab.results.head_roles import POSITIONAL, RARE_WORD, SYNTACTIC, role_colour
 from prune_lab.results.style import Theme
 
-POSITIONAL, SYNTACTIC = "positional", "syntactic"
-NO_ROLE = "no role"
 NO_ROLE_MARKER = "o"
 _ARROWS = {TO_HEAD: "\N{UPWARDS ARROW}", TO_DEPENDENT: "\N{DOWNWARDS ARROW}"}
 
@@ -20,33 +19,31 @@ class Family:
     """Roles of one sort.
 
     Attributes:
-        name: for legends.
-        colour_index: of the theme's colours, all told apart with any of the common kinds of colour blindness.
+        name: for legends; its colour goes by it.
         marker: of matplotlib.
         short: what stands in a small cell, where it does not depend on the role.
         share_of: what the number behind such a role is a share of.
     """
 
     name: str
-    colour_index: int
     marker: str
     short: str
     share_of: str
 
     def colour(self, theme: Theme) -> str:
         """Its colour in a theme."""
-        return theme.methods[self.colour_index]
+        return role_colour(self.name, theme)
 
 
 FAMILIES = {
     family.name: family
     for family in (
-        Family(POSITIONAL, 0, "s", "", "of the largest weights"),
-        Family(SYNTACTIC, 1, "^", "", "points above the best fixed offset"),
-        Family("rare word", 2, "D", "rare", "of the largest weights"),
-        Family("alignment", 4, "P", "align", "of the linked words"),
-        Family("diagonal", 5, "X", "diag", "of the largest weights"),
-        Family("begin mark", 3, "v", "begin", "of the largest weights"),
+        Family(POSITIONAL, "s", "", "of the largest weights"),
+        Family(SYNTACTIC, "^", "", "points above the best fixed offset"),
+        Family(RARE_WORD, "D", "rare", "of the largest weights"),
+        Family("alignment", "P", "align", "of the linked words"),
+        Family("diagonal", "X", "diag", "of the largest weights"),
+        Family("begin mark", "v", "begin", "of the largest weights"),
     )
 }
 

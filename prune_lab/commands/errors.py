@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 import prune_lab
 from prune_lab.commands.streams import NO_PLACE
 
-_FREE_KEYS = "study.methods."
+_FREE_KEYS = ("study.methods.", "study.analysis.thresholds.")
 _LONGEST = 100  # letters of the name of a file in a message
 _PACKAGE = str(Path(prune_lab.__file__).parent)
 # OSErrors of these kinds and numbers.

@@ -26,11 +26,21 @@ def check(config: dict[str, Any]) -> None:
     whole_number(config["trainer"].get("max_steps"), "trainer.max_steps")
     if config["study"].get("speed") is not None:
         whole_numbers(config["study"]["speed"], "study.speed", SPEED)
+    check_analysis(config["study"].get("analysis"))
     if config["init_from"] is None:
         checks.check_tokenizer(config["tokenizer"])
         plan(config)
     else:
         check_languages(config["init_from"], "init_from", config["data"], splits)
+
+
+def check_analysis(config: dict[str, Any] | None) -> None:
+    """Settings of the analysis, and its files, which are read once: it comes when the base is trained."""
+    from prune_lab.study.analysis_settings import HeadAnalysis
+
+    analysis = HeadAnalysis.from_config(config)
+    if analysis is not None:
+        analysis.check_text()
 
 
 def plan(config: dict[str, Any]) -> Plan:

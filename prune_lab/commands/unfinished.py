@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import OmegaConf
 
 from prune_lab.heads import budget_from_share
+from prune_lab.results.head_roles import FILE_NAME as ROLES
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.results.single_heads import FILE_NAME as SINGLE_HEADS
 from prune_lab.results.single_heads import missing_single_heads
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from prune_lab.study.plan import Plan
 
 _SHOWN = 3
-EXPORT = "export"
+EXPORT, ANALYSIS = "export", "analysis"
 NO_RECORD = "no record in or below it"
 
 
@@ -126,8 +127,16 @@ def _of_study(directory: Path, config: dict[str, Any]) -> str:
     missing = [name for name in names if not (directory / "points" / name / FILE_NAME).exists()]
     if missing:
         return f"{len(missing)} of {len(names)} points have no record yet: {_some(missing)}"
+    if _lacks_analysis(directory, plan, config):
+        return "the heads of the base are not analysed yet"
     num_missing = len(missing_single_heads(directory / SINGLE_HEADS, plan.single_heads, _original_heads(directory)))
     return f"{num_missing} models with or without a single head are not measured yet" if num_missing else ""
+
+
+def _lacks_analysis(directory: Path, plan: Plan, config: dict[str, Any]) -> bool:
+    wanted = plan.analysis
+    has_trees = wanted is not None and (config["data"]["kind"] == "synthetic" or wanted.conllu.source is not None)
+    return has_trees and not (directory / ANALYSIS / ROLES).exists()
 
 
 def _plan(directory: Path, config: dict[str, Any]) -> Plan:

@@ -20,11 +20,13 @@ from prune_lab.results.comet import comet_models
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.embedded import embed_figure
 from prune_lab.results.files import write_atomically
+from prune_lab.results.head_roles import HeadRoles
 from prune_lab.results.making_time import TITLE as MAKING_TIME
 from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, table, tiles
 from prune_lab.results.panel_headings import MAX_OPEN, folded, panel_headings
 from prune_lab.results.record import Record
+from prune_lab.results.roles_kept_section import roles_kept_section
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
@@ -41,6 +43,7 @@ def write_report(
     configuration: Mapping[str, Any] | None = None,
     unfinished: Sequence[tuple[str, str]] = (),
     scores: Mapping[str, Sequence[HeadScores]] | None = None,
+    roles: Mapping[str, HeadRoles] | None = None,
 ) -> Path:
     """Writes `report.html` and its figures and tables as files.
 
@@ -57,6 +60,8 @@ def write_report(
         configuration: Configuration to show; without it that of the first record that has one.
         unfinished: Directories of runs and studies that have not ended yet, and what each lacks.
         scores: See `collect_scores`; two criteria or more get a section, `criteria.png` and `criteria.csv`.
+        roles: See `collect_roles`; where those of a base are known, what is kept of them is told and drawn, and goes to
+            `roles_kept.png`, `roles_kept.pdf` and `roles_kept.csv`.
 
     Returns:
         The path of `report.html`.
@@ -76,7 +81,7 @@ def write_report(
     body = [f"<h1>{escape(title)}</h1>", f'<p class="quiet">{escape(_counts(records, failed, unfinished))}</p>']
     headings = panel_headings(found)
     sections = [
-        _section(panel, styles, directory, number, configuration=configuration)
+        _section(panel, styles, directory, number, configuration=configuration, roles=roles or {})
         for number, panel in enumerate(found, start=1)
     ]
     if len(found) > MAX_OPEN:
@@ -104,6 +109,7 @@ def _section(
     directory: Path,
     number: int,
     configuration: Mapping[str, Any] | None,
+    roles: Mapping[str, HeadRoles],
 ) -> list[str]:
     suffix = "" if number == 1 else f"-{number}"
     parts = [f'<p class="lead">{escape(" ".join(sentences(panel)))}</p>', tiles(_key_figures(panel))]
@@ -120,6 +126,8 @@ def _section(
         if name == "curve":
             parts += answer_section(panel, styles)
             parts += published_section(panel, configuration)
+        if name == "kept_heads":
+            parts.append(roles_kept_section(panel, roles, directory, suffix, embed_figure))
     parts += _single_heads(panel, directory, suffix)
     parts += ["<h3>All scores</h3>", quality_table(panel, directory)]
     note = quality_note(panel)

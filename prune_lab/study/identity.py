@@ -29,6 +29,7 @@ _FREE = (
     "study.shares",
     "study.seeds",
     "study.single_heads",
+    "study.analysis",
     "study.published",
     "logger",
     "callbacks",

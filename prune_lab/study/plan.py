@@ -16,6 +16,7 @@ from prune_lab.pruning.selection import Selection
 from prune_lab.results.files import safe_name
 from prune_lab.results.published import Published, parse_published
 from prune_lab.results.single_heads import QUESTIONS
+from prune_lab.study.analysis_settings import HeadAnalysis
 from prune_lab.study.checks import check_seeds, check_whole, fields_of
 from prune_lab.study.method import Method
 from prune_lab.study.tuning import Tuning
@@ -74,6 +75,7 @@ class Plan:
         speed: lines, repeats and batch of the speed measurement; None for no measurement.
         single_heads: questions about the heads of the base, one by one: `removed` (each head alone), `alone` (all heads
             of its site but this one).
+        analysis: how the heads of the base are looked at, to tell which of them survive; None for not at all.
         published: what papers report, to stand beside what is measured.
     """
 
@@ -87,6 +89,7 @@ class Plan:
     selection: dict[str, Any] = field(default_factory=dict)
     speed: dict[str, Any] | None = None
     single_heads: tuple[str, ...] = ()
+    analysis: HeadAnalysis | None = None
     published: tuple[Published, ...] = ()
 
     def __post_init__(self) -> None:
@@ -151,6 +154,7 @@ class Plan:
         values["methods"] = tuple(methods)
         values["vary"] = VARIED if values.get("vary") is None else values["vary"]
         values["single_heads"] = () if values.get("single_heads") is None else values["single_heads"]
+        values["analysis"] = HeadAnalysis.from_config(config.get("analysis"))
         values["published"] = parse_published(values.get("published"))
         values["tuning"] = Tuning(**fields_of(Tuning, values["tuning"], "study.tuning"))
         return cls(**values)

@@ -12,12 +12,15 @@ from prune_lab.results.answers_text import answers_text
 from prune_lab.results.beside_published import published_text
 from prune_lab.results.collect import collect
 from prune_lab.results.files import write_atomically
+from prune_lab.results.head_roles import collect_roles
 from prune_lab.results.making_time import time_text
 from prune_lab.results.record import Record
 from prune_lab.results.report import write_report
+from prune_lab.results.roles_kept_section import roles_kept_text
 from prune_lab.results.score_files import collect_scores
 from prune_lab.results.single_heads import single_heads_text
 from prune_lab.results.table import text_table
+from prune_lab.study.head_analysis import analyse_heads
 from prune_lab.study.identity import IDENTITY, check_identity, contents_of
 from prune_lab.study.plan import Point
 from prune_lab.study.setup import StudySetup
@@ -73,15 +76,16 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
             for name in (IDENTITY, TOKENIZER):
                 (directory / name).unlink(missing_ok=True)
         raise
+    failures = analyse_heads(stages)
     stages.continued()
     errors = {point.name: _failure(stages, point) for point in setup.plan.points()}
-    failures = {name: error for name, error in errors.items() if error is not None} | measure_single_heads(stages)
+    failures |= {name: error for name, error in errors.items() if error is not None} | measure_single_heads(stages)
     records = collect([directory])
-    title, scores = f"Study {setup.plan.name}", collect_scores([directory])
-    report = write_report(records, directory, title=title, configuration=setup.config, scores=scores)
+    title, scores, roles = f"Study {setup.plan.name}", collect_scores([directory]), collect_roles([directory])
+    report = write_report(records, directory, title=title, configuration=setup.config, scores=scores, roles=roles)
     print()
     print(text_table(records))
-    parts = (answers_text(records), time_text(records), single_heads_text(records))
+    parts = (answers_text(records), time_text(records), single_heads_text(records), roles_kept_text(records, roles))
     for text in filter(None, (*parts, published_text(records, setup.config))):
         print(f"\n{text}\n")
     print(f"report: {report}")

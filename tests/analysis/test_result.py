@@ -14,7 +14,8 @@ from prune_lab.analysis.heads_table import csv_text, head_rows
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured
 from prune_lab.analysis.relations import TO_HEAD, Relation, RelationScore
-from prune_lab.analysis.result import Analysis, best_heads, read_roles, relations_csv, wilson_interval
+from prune_lab.analysis.result import Analysis, best_heads, relations_csv, wilson_interval
+from prune_lab.results.head_roles import read_roles
 
 RELATION = RelationScore(
     relation=Relation("nsubj", TO_HEAD),
@@ -86,50 +87,14 @@ def test_text_without_trees_leaves_no_table_of_relations(tmp_path: Path) -> None
 
 def test_roles_can_be_read_back(tmp_path: Path) -> None:
     path = analysis([RELATION]).save(tmp_path)[0]
-    assert read_roles(path) == {
-        "model": {"weights_hash": "abc", "base_hash": None},
-        "text": json.loads(path.read_text())["text"],
-        "roles": {
-            "encoder.0.self.1": ["nsubj to head"],
-            "encoder.0.self.3": ["nsubj to head"],
-            "encoder.1.self.0": ["nsubj to head"],
-        },
+    found = read_roles(path)
+    assert found.model == {"weights_hash": "abc", "base_hash": None} and found.path == path
+    assert found.text == json.loads(path.read_text())["text"] and found.thresholds == asdict(Thresholds())
+    assert found.roles == {
+        "encoder.0.self.1": ("nsubj to head",),
+        "encoder.0.self.3": ("nsubj to head",),
+        "encoder.1.self.0": ("nsubj to head",),
     }
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("no json", "Expecting value"),
-        ("[]", "list indices"),
-        ("null", "NoneType"),
-        ("{}", "it has no 'format_version'"),
-        ('{"format_version": 99, "heads": []}', "format_version 99"),
-        ('{"format_version": 1}', "it has no 'heads'"),
-        ('{"format_version": 1, "heads": [{"site": "a"}]}', "it has no 'head'"),
-        ('{"format_version": 1, "heads": [{"site": "a", "head": 1, "roles": "bc"}]}', ""),
-        ('{"format_version": 1, "heads": [{"site": "a", "head": 1, "roles": 5}]}', ""),
-        ('{"format_version": 1, "heads": []}', "it has no 'model'"),
-        ('{"format_version": 1, "heads": [], "model": 1, "text": {}}', ""),
-        ("[" * 100_000, ""),
-        (b"\xff\xfe", "utf-8"),
-    ],
-)
-def test_what_is_no_analysis_is_refused_by_name(content: str | bytes, reason: str, tmp_path: Path) -> None:
-    path = tmp_path / "analysis.json"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ValueError) as error:
-        read_roles(path)
-    message = str(error.value)
-    assert message.startswith(f"{path}: no analysis of this release (") and reason in message
-    assert message.endswith("; allowed is an analysis.json of prune-lab-analyse") and "\n" not in message
-
-
-def test_an_analysis_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"^analysis .*none\.json does not exist$"):
-        read_roles(tmp_path / "none.json")
-    with pytest.raises(ValueError, match="no analysis of this release"):
-        read_roles(tmp_path)
 
 
 def test_the_best_head_is_the_first_of_equals() -> None:

@@ -165,7 +165,22 @@ STUDY: list[tuple[list[str], str]] = [
     (["training.max_tokens=2"], "max_tokens"),
     (["data.test=null"], "data.test: not set; a study needs data.train, data.validation and data.test"),
     (["init_from=nowhere"], "init_from=nowhere: no such directory"),
+    (["study.analysis=[]"], "study.analysis: []; allowed are values of the kind that --help shows"),
+    (["+study.analysis.split=test"], "unknown key study.analysis.split; allowed are conllu, max_sentences"),
+    (["study.analysis.max_sentences=0"], "study.analysis.max_sentences: 0; allowed are whole numbers from 1"),
+    (["+study.analysis.thresholds.positional=2"], "study.analysis.thresholds.positional: 2; allowed are numbers"),
+    (["+study.analysis.thresholds.position=1"], "study.analysis.thresholds.position: unknown; allowed are positional"),
+    (["study.analysis.thresholds.positional=0.8"], "put a plus sign before it: '+study.analysis.thresholds.positional"),
+    (["study.analysis.thresholds=[1]"], "study.analysis.thresholds: [1]; allowed "),
+    (["study.analysis.conllu=null"], "study.analysis.conllu: None; allowed is a mapping with the keys source, target"),
+    (["study.analysis.conllu.source=trees"], "study.analysis.conllu.source=trees: no such file"),
+    (["study.analysis.conllu.source=3"], "study.analysis.conllu.source: 3; allowed are the path of a file, and null"),
+    (["study.analysis.conllu.target=trees"], "study.analysis.conllu.target: set without study.analysis.conllu.source"),
+    (["study.analysis.conllu.tokenized=1"], "study.analysis.conllu.tokenized: 1; allowed are true and false"),
 ]  # fmt: skip
+
+
+TREE = "1\ta\t_\tX\t_\t_\t0\troot\t_\t_"
 
 
 def write(name: str, lines: list[str]) -> None:
@@ -234,6 +249,24 @@ def test_a_study(run: Run, folder: Path, tiny_study_overrides: list[str], overri
         text for text in tiny_study_overrides if not ("data.test=null" in overrides and text.startswith("data.test"))
     ]
     check_refused(run, folder, "study", [*own, *overrides], message)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"source": ["1\ta\t_"]}, "source, line 1: 3 columns; allowed are 10"),
+        ({"source": ["# nothing"]}, "study.analysis.conllu.source=source: has no sentence; allowed is one or more"),
+        ({"source": [TREE, "", TREE], "target": [TREE]}, "unequal sentence counts: target has 1 sentences, source has"),
+    ],
+    ids=["no CoNLL-U", "no sentence", "unlike sides"],
+)
+def test_trees_of_a_study_are_read_before_anything_is_trained(
+    run: Run, folder: Path, tiny_study_overrides: list[str], files: dict[str, list[str]], message: str
+) -> None:
+    for name, lines in files.items():
+        write(name, lines)
+    own = [f"study.analysis.conllu.{name}={name}" for name in files]
+    check_refused(run, folder, "study", [*tiny_study_overrides, *own], message)
 
 
 @pytest.fixture

@@ -172,6 +172,45 @@ def test_the_same_command_again_trains_nothing_and_writes_the_same_report(
     assert found.out.endswith("report: run/report.html\n") and ": update " not in found.out
 
 
+def test_the_heads_of_the_base_are_analysed_and_the_report_shows_which_survive(
+    study: Path, tiny_study: tuple[Path, str], records: dict[str, Record]
+) -> None:
+    (line,) = (line for line in tiny_study[1].splitlines() if line.startswith("analysis: "))
+    assert re.match(r"analysis: 6 heads on synthetic validation: .*, \d+\.\d s$", line)
+    content = json.loads((study / "analysis" / "analysis.json").read_text(encoding="utf-8"))
+    assert content["model"]["weights_hash"] == records["base"].base_hash
+    assert content["text"]["num_parsed"] == content["text"]["num_sentences"] == 6
+    page = (study / "report.html").read_text(encoding="utf-8")
+    assert "<h3>What survives pruning</h3>" in page and 'href="analysis/analysis.html"' in page
+    assert "<img src=" in (study / "analysis" / "analysis.html").read_text(encoding="utf-8")
+    with open(study / "roles_kept.csv", newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["method"] == "gradient"]
+    numbers = {remaining: 0.0 for remaining in ("4", "2")}
+    for row in rows:
+        numbers[row["remaining_heads"]] += float(row["kept"])
+    assert numbers == {"4": 4.0, "2": 2.0}
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_report_of_several_studies_finds_the_analysis_of_each_base(
+    run: Run, copied: Path, records: dict[str, Record]
+) -> None:
+    other, base = shutil.copytree(copied, Path("other")), records["base"].base_hash
+    assert base is not None
+    for path in (other / "analysis" / "analysis.json", *other.rglob("record.json")):
+        path.write_text(path.read_text(encoding="utf-8").replace(base, base[::-1]), encoding="utf-8")
+    assert run("report", "runs=[run,other]", "output=both").status == 0
+    page = Path("both/report.html").read_text(encoding="utf-8")
+    assert page.count("<h3>What survives pruning</h3>") == 2
+    assert {"roles_kept.csv", "roles_kept-2.csv"} <= {path.name for path in Path("both").iterdir()}
+    links = [f'href="../{name}/analysis/analysis.html"' in page for name in ("run", "other")]
+    assert links == [True, True]
+    shutil.rmtree(other / "analysis")
+    found = run("report", "runs=other", "output=without")
+    assert "unfinished: other (the heads of the base are not analysed yet)" in found.out.splitlines()
+    assert "What survives" not in Path("without/report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_a_point_that_fails_ends_with_status_1_and_the_same_command_makes_it(
     run: Run, copied: Path, tiny_study_overrides: list[str], monkeypatch: pytest.MonkeyPatch

@@ -103,6 +103,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def _no_report(patched: pytest.MonkeyPatch) -> None:
     patched.setattr("prune_lab.study.run.write_report", lambda records, directory, **_: directory / "report.html")
+    patched.setattr("prune_lab.analysis.sections.figure_files.embed_figure", lambda *_: None)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from prune_lab.data.splits import load_splits
 from prune_lab.evaluation.generate import Translator
 from prune_lab.evaluation.scoring import score
+from prune_lab.results.head_roles import NO_ROLE, read_roles
 from prune_lab.results.record import Record
 
 pytestmark = pytest.mark.slow
@@ -57,6 +58,14 @@ def test_recovery_beats_none(rows: Rows, heads: int) -> None:
 def test_half_of_the_heads_go_at_little_loss(rows: Rows) -> None:
     gates = [row for row in rows if row["method"] == "hard_concrete" and int(row["remaining_heads"]) <= 15]
     assert max(float(row["bleu"]) for row in gates) > bleu_of(rows, "unpruned") - 10
+
+
+def test_the_report_tells_which_roles_survive(study: Path) -> None:
+    roles = read_roles(study / "analysis" / "analysis.json")
+    assert roles.has_trees and set(roles.groups.values()) > {NO_ROLE}, "heads that learned the task have roles"
+    assert "<h3>What survives pruning</h3>" in (study / "report.html").read_text(encoding="utf-8")
+    for name in ("roles_kept.png", "analysis/analysis.html"):
+        assert (study / name).stat().st_size > 1000
 
 
 def test_every_figure_is_that_of_the_export(study: Path, rows: Rows) -> None:

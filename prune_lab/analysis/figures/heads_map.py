@@ -14,9 +14,10 @@ from prune_lab.analysis.alike import head_places
 from prune_lab.analysis.figures.free_places import free_places
 from prune_lab.analysis.of_kind import OfKind, kinds_of, short_name
 from prune_lab.analysis.result import Analysis
-from prune_lab.analysis.role_styles import FAMILIES, NO_ROLE, NO_ROLE_MARKER, family_of
+from prune_lab.analysis.role_styles import FAMILIES, NO_ROLE_MARKER, family_of
 from prune_lab.heads import HeadSite
 from prune_lab.results.canvas import bare_frame, legend, new_figure, settings, title
+from prune_lab.results.head_roles import NO_ROLE
 from prune_lab.results.style import LIGHT, Theme
 
 # Inches.

@@ -11,8 +11,9 @@ from matplotlib.patches import Patch, Rectangle
 from prune_lab.analysis.heads_table import HeadRow
 from prune_lab.analysis.of_kind import OfKind, kinds_of
 from prune_lab.analysis.result import Analysis
-from prune_lab.analysis.role_styles import FAMILIES, NO_ROLE, family_of, short_role
+from prune_lab.analysis.role_styles import FAMILIES, family_of, short_role
 from prune_lab.results.canvas import legend, new_figure, plain_text, readable_on, settings, title
+from prune_lab.results.head_roles import NO_ROLE
 from prune_lab.results.style import LIGHT, Theme
 
 # Inches.
