@@ -91,7 +91,7 @@ CHOICES = [(command, choice) for command in COMMANDS for choice in choices_of(co
 def test_every_folder_is_a_group_of_some_command() -> None:
     used = {group for command in COMMANDS for group, _ in groups_of(command)}
     assert used == {path.name for path in CONF.iterdir() if path.is_dir() and path.name not in NOT_GROUPS}
-    assert COMMANDS == ["benchmark", "convert", "evaluate", "prune", "report", "study", "train", "translate"]
+    assert COMMANDS == ["analyse", "benchmark", "convert", "evaluate", "prune", "report", "study", "train", "translate"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
