@@ -11,6 +11,8 @@ import pytest
 from prune_lab.model.storage import weights_hash
 from prune_lab.model.transformer import Transformer
 
+pytestmark = pytest.mark.usefixtures("without_figures")
+
 Run = Callable[..., Any]
 Pairs = list[tuple[str, str]]
 CONLLU = """\
