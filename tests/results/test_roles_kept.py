@@ -245,6 +245,7 @@ def test_the_report_shows_it_after_what_was_kept(
     assert "What survives" not in write_report(collect([root]), root / "other").read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_tables_say_the_same_as_the_file(kept: RolesKept, tmp_path: Path, panel: Panel) -> None:
     page = write_report(panel.records, tmp_path, roles={BASE: ROLES}).read_text(encoding="utf-8")
     (counts,) = re.findall(r"<table><thead><tr>[^\n]*?encoder\.self: positional.*?</table>", page)
