@@ -107,8 +107,9 @@ def test_masked_heads_equal_removed_heads_and_cached_steps_whole_prefixes(model,
     for beam_size in (1, 4):
         expected = masked.generate(batch[0], beam_size=beam_size, max_length=6)
         assert pruned.generate(batch[0], beam_size=beam_size, max_length=6) == expected
-        assert pruned.generate(batch[0], beam_size=beam_size, max_length=6, use_cache=False) == expected
         assert sum(map(len, expected)) > 12
+    # Steps of one hypothesis a sentence are compared with whole sequences for each block by itself.
+    assert pruned.generate(batch[0], beam_size=4, max_length=6, use_cache=False) == expected
 
 
 def test_a_sentence_does_not_depend_on_those_beside_it(model, batch):
