@@ -54,6 +54,19 @@ def test_a_word_that_looks_at_marks_alone_finds_nothing() -> None:
     assert shares(view, batch) == {"aligned": [0.5], "aligned_input": [1.0]}
 
 
+def test_words_without_pieces_do_not_count() -> None:
+    # The full stops are in the pieces of the words before them.
+    source = Side(text="house. big", spans=((0, 5), (5, 6), (7, 10)))
+    target = Side(text="X. Y Z", spans=((0, 1), (1, 2), (3, 4), (5, 6)))
+    links = frozenset({(0, 0), (0, 1), (1, 2), (2, 3), (1, 3)})
+    batch = words_batch(Sentence(source=source, target=target, links=links))
+    assert batch.source.has_pieces.tolist() == [[True, False, True]]
+    assert batch.target.has_pieces.tolist() == [[True, False, True, True]]
+    # Of X and its full stop, Y (linked to a full stop alone) and Z, the first and the last can be seen.
+    view = prescribed_view(CROSS, batch, lambda _, query: {(0, 0, 0, 1)[query]: 1.0})
+    assert shares(view, batch) == {"aligned": [0.5], "aligned_input": [1.0]}
+
+
 def test_text_without_links_has_no_measure() -> None:
     assert linked_words(words_batch(linked("a", "X", None), linked("b", "Y", set()))) is None
 

@@ -333,6 +333,16 @@ def test_blank_and_long_sentences_are_left_out_and_counted(model: Transformer, w
     assert shorter.num_long > 2 and shorter.num_sentences == 24 + 2 - shorter.num_long
 
 
+@pytest.mark.parametrize("longer", ["source", "target"])
+def test_a_side_is_as_long_as_what_is_read_of_it(longer: str, model: Transformer) -> None:
+    # Three pieces and one mark: the end mark of the source, the begin mark of the target.
+    text = {"source": ".", "target": "."} | {longer: ". . ."}
+    sentences = [line(**text), line(".", ".")]
+    assert len(TOKENIZER.encode_source(". . .")) == len(TOKENIZER.encode_target(". . .")) - 1 == 4
+    for longest, num_long in ((4, 0), (3, 1)):
+        assert measure_heads(model, sentences, COUNTS, max_positions=longest).num_long == num_long
+
+
 def test_positions_that_are_learned_bound_the_length(built: Callable[..., Transformer]) -> None:
     def source(num: int) -> str:
         return " ".join(["."] * num)

@@ -121,7 +121,7 @@ def test_the_best_head_is_the_first_of_equals() -> None:
 def test_intervals_are_those_of_wilson() -> None:
     assert wilson_interval(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert wilson_interval(0, 10) == (0, pytest.approx(0.2775, abs=1e-4))
-    for number in (1, 7, 50, 1000):
+    for number in (1, 7, 10, 13, 50, 1000):
         for hits in {0, 1, number // 3, number}:
             interval = binomtest(hits, number).proportion_ci(confidence_level=0.95, method="wilson")
             found = wilson_interval(hits / number, number)
