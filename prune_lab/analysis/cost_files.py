@@ -1,13 +1,15 @@
-"""The files that tell what a model costs: a table, and charts over batch, length and remaining heads."""
+"""What a model costs over batch, length and remaining heads: a table, and charts, as files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from prune_lab.analysis.cost_grid import CostGrid
 from prune_lab.analysis.cost_table import cost_csv, cost_rows, cost_text
 from prune_lab.analysis.operations import OperationCost, Workload, operations
 from prune_lab.analysis.outlines import outline_with, spread_heads
@@ -18,98 +20,104 @@ from prune_lab.results.files import write_atomically
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+__all__ = ["CostGrid", "ModelCosts", "write_costs"]
 
-@dataclass(frozen=True, kw_only=True)
-class CostGrid:
-    """What costs are told for; each of these with each of the others.
+TABLE, TEXT = "cost.csv", "cost.txt"
 
-    Attributes:
-        batches: sentences at once.
-        lengths: positions of the source, and as many of the target.
-        beams: hypotheses a sentence.
-        heads: numbers of remaining heads, spread over the sites; all that there are when None.
-        bytes_per_number: see `Workload`.
+
+class ModelCosts:
+    """The costs of a model at all sizes of a grid.
+
+    Args:
+        model: masked heads count, as they are computed.
+        grid: the sizes.
+        device: for times, bounds and the roofline, which are left out when None.
 
     Raises:
-        ValueError: nothing to tell.
+        ValueError: sizes that a model cannot have.
     """
 
-    batches: Sequence[int] = (1, 4, 16, 64, 256)
-    lengths: Sequence[int] = (25,)
-    beams: Sequence[int] = (1,)
-    heads: Sequence[int] | None = None
-    bytes_per_number: int = 2
+    def __init__(self, model: Transformer, grid: CostGrid, device: Device | None = None) -> None:
+        self._model, self.grid, self.device = model, grid, device
+        # As the model is: what was removed from it does not come back.
+        self.numbers = grid.numbers_of(sum(map(len, model.heads().values())))
+        self._masks = None if self.numbers is None else [spread_heads(model, number) for number in self.numbers]
 
-    def __post_init__(self) -> None:
-        for key in ("batches", "lengths", "beams", "heads"):
-            if getattr(self, key) is not None and not len(getattr(self, key)):
-                raise ValueError(f"{key}: none; allowed are one or more")
-
+    @property
     def workloads(self) -> list[Workload]:
-        """One for each batch, length and beam."""
+        """One for each batch, length and beam; the first is what a chart shows of sizes that it does not vary."""
+        grid = self.grid
         return [
             Workload(
                 batch=batch,
                 source_length=length,
                 target_length=length,
                 beam=beam,
-                bytes_per_number=self.bytes_per_number,
+                bytes_per_number=grid.bytes_per_number,
             )
-            for length in self.lengths
-            for beam in self.beams
-            for batch in self.batches
+            for length in grid.lengths
+            for beam in grid.beams
+            for batch in grid.batches
         ]
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """See `cost_rows`."""
+        return cost_rows(self._model, self.workloads, self._masks, self.device)
+
+    def save(self, directory: str | os.PathLike[str]) -> list[Path]:
+        """Writes `cost.csv` and `cost.txt`, and gives their paths."""
+        directory = Path(directory)
+        return [
+            write_atomically(directory / TABLE, cost_csv(self.rows)),
+            write_atomically(directory / TEXT, cost_text(self.rows)),
+        ]
+
+    def charts(self) -> dict[str, Callable[..., Figure]]:
+        """Name of each chart -> what draws it, which takes a theme: `roofline`, and `intensity_by_...` of what varies.
+
+        What does not vary in a chart is as the first of its sizes in the grid says, with all heads.
+        """
+        from prune_lab.analysis.roofline_plot import intensity_figure, roofline_figure
+
+        found: dict[str, Callable[..., Figure]] = {}
+        by_batch = self._by_batch()
+        if self.device is not None:
+            named = {f"batch {batch}": costs for batch, costs in by_batch.items()}
+            found["roofline"] = partial(roofline_figure, named, self.device)
+        varied: dict[str, tuple[str, Mapping[int, Sequence[OperationCost]]]] = {
+            "batch": ("sentences in a batch", by_batch),
+            "length": ("positions of source and target", self._by_length()),
+            "heads": ("remaining heads", self._by_heads()),
+        }
+        for name, (over, costs) in varied.items():
+            if len(costs) > 1:
+                found[f"intensity_by_{name}"] = partial(intensity_figure, costs, over, self.device)
+        return found
+
+    def _by_batch(self) -> dict[int, list[OperationCost]]:
+        usual = self.workloads[0]
+        return {batch: operations(self._model, replace(usual, batch=batch)) for batch in self.grid.batches}
+
+    def _by_length(self) -> dict[int, list[OperationCost]]:
+        usual = self.workloads[0]
+        sizes = {length: replace(usual, source_length=length, target_length=length) for length in self.grid.lengths}
+        return {length: operations(self._model, workload) for length, workload in sizes.items()}
+
+    def _by_heads(self) -> dict[int, list[OperationCost]]:
+        usual = self.workloads[0]
+        return {mask.num_kept: operations(outline_with(self._model, mask), usual) for mask in self._masks or ()}
 
 
 def write_costs(
     model: Transformer, directory: str | os.PathLike[str], grid: CostGrid, device: Device | None = None
 ) -> list[Path]:
-    """Writes `cost.csv` and `cost.txt`, with a device `roofline`, and `intensity_by_...` where a size varies.
+    """Writes the table and the charts of `ModelCosts`, charts as PNG and PDF, and gives their paths."""
+    from prune_lab.results.canvas import save_figure
 
-    Charts are PNG and PDF files. What does not vary in a chart of intensity is as the first of its sizes in the grid
-    says, and all heads are there.
-
-    Raises:
-        ValueError: sizes that a workload or a model cannot have.
-    """
-    directory = Path(directory)
-    masks = None if grid.heads is None else [spread_heads(model, number) for number in grid.heads]
-    rows = cost_rows(model, grid.workloads(), masks, device)
-    written = [
-        write_atomically(directory / "cost.csv", cost_csv(rows)),
-        write_atomically(directory / "cost.txt", cost_text(rows)),
-    ]
-    for name, figure in _figures(model, grid, device).items():
-        from prune_lab.results.canvas import save_figure
-
+    directory, costs = Path(directory), ModelCosts(model, grid, device)
+    written = costs.save(directory)
+    for name, draw in costs.charts().items():
+        figure = draw()
         written += [save_figure(figure, directory / f"{name}.{suffix}") for suffix in ("png", "pdf")]
     return written
-
-
-def _figures(model: Transformer, grid: CostGrid, device: Device | None) -> dict[str, Figure]:
-    from prune_lab.analysis.roofline_plot import intensity_figure, roofline_figure
-
-    usual, figures = grid.workloads()[0], {}
-    by_batch = {batch: operations(model, replace(usual, batch=batch)) for batch in grid.batches}
-    if device is not None:
-        figures["roofline"] = roofline_figure({f"batch {batch}": each for batch, each in by_batch.items()}, device)
-
-    def by_length() -> Mapping[int, Sequence[OperationCost]]:
-        sizes = {length: replace(usual, source_length=length, target_length=length) for length in grid.lengths}
-        return {length: operations(model, workload) for length, workload in sizes.items()}
-
-    def by_heads() -> Mapping[int, Sequence[OperationCost]]:
-        return {
-            number: operations(outline_with(model, spread_heads(model, number)), usual) for number in grid.heads or ()
-        }
-
-    varied: dict[str, tuple[str, Callable[[], Mapping[int, Sequence[OperationCost]]]]] = {
-        "batch": ("sentences in a batch", lambda: by_batch),
-        "length": ("positions of source and target", by_length),
-        "heads": ("remaining heads", by_heads),
-    }
-    for name, (over, find) in varied.items():
-        costs = find()
-        if len(costs) > 1:
-            figures[f"intensity_by_{name}"] = intensity_figure(costs, over, device)
-    return figures

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
+from prune_lab.analysis.cost_grid import BYTES_PER_NUMBER
 from prune_lab.attention.contract import Attention
 from prune_lab.attention.cost import NOTHING, PartCost, linear_cost
 from prune_lab.heads import HeadSite
@@ -22,7 +23,6 @@ from prune_lab.plain_values import is_whole
 
 PHASES = ("prefill", "forced", "step")
 GROUPS = ("projections", "attention", "feed-forward", "vocabulary")
-BYTES_PER_NUMBER = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import quote
 
+from prune_lab.analysis.cost_files import ModelCosts
 from prune_lab.analysis.number_text import count, listed
 from prune_lab.analysis.of_kind import KIND_NAMES
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.alike import alike_section
 from prune_lab.analysis.sections.all_heads import all_heads_section
 from prune_lab.analysis.sections.circuits import circuits_section
+from prune_lab.analysis.sections.cost import cost_section
 from prune_lab.analysis.sections.figure_files import FigureFiles
 from prune_lab.analysis.sections.measurement import measurement_section
 from prune_lab.analysis.sections.patterns import patterns_section
 from prune_lab.analysis.sections.relations import relations_section
 from prune_lab.analysis.sections.roles import heads_with_role, roles_section
 from prune_lab.analysis.sections.sparsity import sparsity_section
-from prune_lab.results.files import write_atomically
+from prune_lab.results.files import relative_path, write_atomically
 from prune_lab.results.head_roles import PAGE
 from prune_lab.results.page import escape, page, tiles
 
@@ -28,6 +31,7 @@ def write_analysis(
     *,
     title: str | None = None,
     viewer: Path | None = None,
+    costs: ModelCosts | None = None,
     figures: FigureFiles | None = None,
 ) -> Path:
     """Writes `analysis.html`, `analysis.json`, `heads.csv`, `relations.csv` where there are trees, and all figures.
@@ -40,6 +44,7 @@ def write_analysis(
         directory: where to write; made if need be.
         title: of the page; the name of the model when None.
         viewer: the attention viewer to link to, or None.
+        costs: of the model, which get a section, `cost.csv`, `cost.txt` and figures; None for none.
         figures: takes the figures; None for files beside the page.
 
     Returns:
@@ -48,22 +53,32 @@ def write_analysis(
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     files, figures = analysis.save(directory), figures or FigureFiles(directory)
+    files += [] if costs is None else costs.save(directory)
     title = title or f"What the heads of {name_of_model(analysis)} do"
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="quiet">{escape(_on_what(analysis))}</p>',
         tiles(_roles_found(analysis)),
         tiles(_measured(analysis)),
+        *_viewer_link(viewer, directory),
         *roles_section(analysis, figures),
         *relations_section(analysis, figures),
         *patterns_section(analysis, figures),
         *alike_section(analysis, figures),
         *sparsity_section(analysis, figures),
         *circuits_section(analysis, figures),
+        *([] if costs is None else cost_section(costs, figures)),
         *all_heads_section(analysis),
     ]
-    body += measurement_section(analysis, [*files, *figures.written], viewer, directory)
+    body += measurement_section(analysis, [*files, *figures.written])
     return write_atomically(directory / PAGE, page(title, body))
+
+
+def _viewer_link(viewer: Path | None, directory: Path) -> list[str]:
+    if viewer is None:
+        return []
+    address = quote(relative_path(viewer, directory))
+    return [f'<p>What each head reads in single sentences: <a href="{address}">attention viewer</a>.</p>']
 
 
 def name_of_model(analysis: Analysis) -> str:
@@ -102,7 +117,8 @@ def _measured(analysis: Analysis) -> list[tuple[str, str]]:
     remaining, total = len(analysis.rows), sum(analysis.original_heads.values())
     found.append((f"{remaining} of {total}", _remaining(analysis)))
     if isinstance(model.get("bleu"), int | float):
-        found.append((f"{model['bleu']:.2f}", "BLEU of this model, by its record"))
+        on = f" on {model['test_set']}" if model.get("test_set") else ""
+        found.append((f"{model['bleu']:.2f}", f"BLEU of this model{on}, by its record"))
     return found
 
 

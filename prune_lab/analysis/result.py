@@ -27,7 +27,7 @@ class Analysis:
         original_heads: site -> heads of the unpruned model.
         limits: from when on a head has a role.
         model: what is known of the model: export, weights_hash, base_hash, method, remaining_heads, total_heads;
-            bleu and bleu_signature where its record has them.
+            bleu, bleu_signature and test_set (its name) where its record has them.
         text: what was read: name, references_hash and the like.
         versions: of prune_lab, torch, python.
     """

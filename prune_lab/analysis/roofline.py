@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from prune_lab.analysis.operations import OperationCost
 from prune_lab.plain_values import is_number
+
+if TYPE_CHECKING:
+    from prune_lab.analysis.operations import OperationCost
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +55,9 @@ class Device:
 # sheets of the A100 80GB, the H100 and the H200, columns SXM; those of the last two print the peak with sparsity, which
 # is twice as much.
 DEVICES = {
-    device.name: device
-    for device in (
-        Device(name="A100-SXM-80GB, 16 bit", peak=312e12, bandwidth=2.039e12),
-        Device(name="H100-SXM, 16 bit", peak=989.5e12, bandwidth=3.35e12),
-        Device(name="H200-SXM, 16 bit", peak=989.5e12, bandwidth=4.8e12),
-    )
+    "a100": Device(name="A100-SXM-80GB, 16 bit", peak=312e12, bandwidth=2.039e12),
+    "h100": Device(name="H100-SXM, 16 bit", peak=989.5e12, bandwidth=3.35e12),
+    "h200": Device(name="H200-SXM, 16 bit", peak=989.5e12, bandwidth=4.8e12),
 }
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands import checks, origin
 from prune_lab.commands.entry import command
 from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import decoding_options, model_source, whole_number
 from prune_lab.data.splits import load_splits
+
+if TYPE_CHECKING:
+    from prune_lab.analysis.cost_grid import CostGrid
+    from prune_lab.analysis.roofline import Device
 
 _CONLLU = ("source", "target", "tokenized", "lowercase")
 
@@ -23,9 +27,10 @@ def check(config: dict[str, Any]) -> None:
     Thresholds.from_config(config["thresholds"])
     check_offsets(config["relations"])
     whole_number(config["max_positions"], "max_positions", at_least=2)
-    for key in ("max_sentences", "relevance_sentences"):
+    for key in ("max_sentences", "relevance_sentences", "viewed_sentences"):
         if config[key] is not None:
             whole_number(config[key], key)
+    check_costs(config["cost"])
     for key, path in (("links", config["links"]), *((f"conllu.{key}", config["conllu"][key]) for key in _CONLLU[:2])):
         if path is not None and not (isinstance(path, str) and Path(path).is_file()):
             raise FileNotFoundError(f"{key}={path}: no such file")
@@ -59,6 +64,13 @@ def check_offsets(relations: dict[str, Any]) -> tuple[int, int] | None:
     return offsets[0], offsets[1]
 
 
+def check_costs(config: dict[str, Any] | None) -> tuple[CostGrid | None, Device | None]:
+    """The key `cost` as sizes and a device; ValueError for what cannot be told."""
+    from prune_lab.analysis.cost_grid import device_from_config, grid_from_config
+
+    return (None, None) if config is None else (grid_from_config(config), device_from_config(config["device"]))
+
+
 def run(config: dict[str, Any], directory: Path) -> None:
     """Reads the text, measures the heads, and writes the page and its files."""
     from prune_lab.allocator import keep_freed_memory
@@ -75,6 +87,7 @@ def run(config: dict[str, Any], directory: Path) -> None:
     else:
         splits = load_splits(config["data"], check=())
         text = split_text(splits, config["split"], links=config["links"], max_sentences=config["max_sentences"])
+    costs, device = check_costs(config["cost"])
     page = analyse(
         model.to(choose_device(config["device"])),
         text,
@@ -84,10 +97,13 @@ def run(config: dict[str, Any], directory: Path) -> None:
             subtypes=config["relations"]["subtypes"],
             offsets=check_offsets(config["relations"]),
             relevance_sentences=config["relevance_sentences"],
+            viewed_sentences=config["viewed_sentences"],
             decoding=decoding_options(config["decoding"]),
+            costs=costs,
+            device=device,
         ),
         directory,
-        about={"export": known.source, "method": known.method, "base_hash": known.base_hash},
+        about={"export": known.source, "method": known.method, "base_hash": known.base_hash, **known.scores},
         title=config["title"],
     )
     print(f"analysis: {page}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prune_lab.commands.earlier_run import read_configuration
 from prune_lab.commands.settings import model_source
@@ -29,6 +30,7 @@ class Origin:
         base_hash: hash of the weights of its base model: its own where it is unpruned and has no gates. None where
             nothing says it: the base of another model cannot be told from its weights.
         initial_seed: of the weights that it began with, where it was trained from scratch and its record says so.
+        scores: what its record says of its quality: bleu, bleu_signature, test_set; empty without a record.
     """
 
     source: str | None = None
@@ -36,6 +38,7 @@ class Origin:
     updates: int | None = 0
     base_hash: str | None = None
     initial_seed: int | None = None
+    scores: Mapping[str, Any] = field(default_factory=dict)
 
     def method_after(self, model: Transformer) -> str:
         """What chose the heads of a model that was trained on from here."""
@@ -103,6 +106,7 @@ def _of_record(record: Record | None) -> Origin:
         updates=record.settings.get("updates"),
         base_hash=record.base_hash,
         initial_seed=record.seeds.get("model") if from_scratch else None,
+        scores={"bleu": record.bleu, "bleu_signature": record.bleu_signature, "test_set": record.test_set.get("name")},
     )
 
 

@@ -25,7 +25,16 @@ _OPAQUE = ("data", "trainer")
 # Groups that may be left out altogether, as in logger=null.
 _OPTIONAL = ("callbacks", "logger", "experiment")
 # Keys that are set, and may be null all the same.
-_NULLABLE = ("report_split", "speed", "study.speed", "study.budgets", "study.analysis")
+_NULLABLE = (
+    "cost",
+    "relevance_sentences",
+    "report_split",
+    "speed",
+    "study.analysis",
+    "study.budgets",
+    "study.speed",
+    "viewed_sentences",
+)
 # Groups none of whose keys may be deleted with ~.
 _COMPLETE = ("", "gates", "penalty", "seeds", "tokenizer", "training")
 

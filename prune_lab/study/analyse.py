@@ -10,13 +10,16 @@ from typing import Any
 
 from tqdm import tqdm
 
+from prune_lab.analysis.cost_files import CostGrid, ModelCosts
 from prune_lab.analysis.heads_table import head_rows
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured, TextCounts, Translate, measure_heads
 from prune_lab.analysis.more_measures import circuit_measures, gate_values, joined, relevance_measures
-from prune_lab.analysis.page import write_analysis
+from prune_lab.analysis.page import name_of_model, write_analysis
 from prune_lab.analysis.result import Analysis
+from prune_lab.analysis.roofline import Device
 from prune_lab.analysis.sources import AnalysisText
+from prune_lab.analysis.viewed_text import write_text_view
 from prune_lab.decoding.options import DEFAULT_DECODING, DecodingOptions
 from prune_lab.evaluation.environment import versions
 from prune_lab.evaluation.generate import translate_lines
@@ -34,7 +37,10 @@ class AnalysisSettings:
         subtypes: tell subtypes of relations apart.
         offsets: the least and the largest fixed offset of the baseline; None for all.
         relevance_sentences: the first so many sentences are those that relevance is measured on; None: not measured.
+        viewed_sentences: the first so many short sentences are in the attention viewer; None: no viewer.
         decoding: how sentences without a target are translated.
+        costs: the sizes that costs of the model are told for; None: not told.
+        device: whose roof they are under; None for none.
     """
 
     thresholds: Thresholds = field(default_factory=Thresholds)
@@ -42,7 +48,10 @@ class AnalysisSettings:
     subtypes: bool = False
     offsets: tuple[int, int] | None = None
     relevance_sentences: int | None = 100
+    viewed_sentences: int | None = 8
     decoding: DecodingOptions = DEFAULT_DECODING
+    costs: CostGrid | None = None
+    device: Device | None = None
 
 
 def analyse(
@@ -54,11 +63,11 @@ def analyse(
     about: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> Path:
-    """Measures the heads of a model and writes `analysis.html` with its files.
+    """Measures the heads of a model and writes `analysis.html` with its files, and `attention.html`, the viewer.
 
     Args:
         model: with its tokenizer.
-        text: read twice: once to count pieces, once to measure; its beginning once more for relevance.
+        text: read twice: once to count pieces, once to measure; its beginning again for relevance and the viewer.
         settings: see there.
         directory: of the files.
         about: what is known of the model, for the page.
@@ -71,7 +80,19 @@ def analyse(
         ValueError: no sentence that could be measured, or a text that is wrong (see its reader).
     """
     analysis = find(model, text, settings, about=about)
-    return write_analysis(analysis, directory, title=title)
+    viewer = None
+    if settings.viewed_sentences is not None:
+        viewer = write_text_view(
+            model,
+            text.read(),
+            analysis.rows,
+            directory,
+            number=settings.viewed_sentences,
+            title=f"What each head of {name_of_model(analysis)} reads",
+            decoding=settings.decoding,
+        )
+    costs = None if settings.costs is None else ModelCosts(model, settings.costs, settings.device)
+    return write_analysis(analysis, directory, title=title, viewer=viewer, costs=costs)
 
 
 def find(

@@ -60,7 +60,7 @@ def _analyse(stages: Stages, wanted: HeadAnalysis, text: AnalysisText) -> None:
     start = time.monotonic()
     settings = AnalysisSettings(thresholds=wanted.thresholds, relevance_sentences=None, decoding=search)
     model, record = stages.base_model().to(stages.setup.device), Record.load(stages.directory / "base")
-    measured = {"bleu": record.bleu, "bleu_signature": record.bleu_signature}
+    measured = {"bleu": record.bleu, "bleu_signature": record.bleu_signature, "test_set": record.test_set.get("name")}
     about = {"export": f"base/{EXPORT}", "method": "base", "base_hash": stages.base_hash, **measured}
     analysis = find(model, replace(text, about=facts), settings, about=about)
     (directory / PAGE).unlink(missing_ok=True)  # which comes last, and says that the rest is there

@@ -1,6 +1,7 @@
 """Tables of costs over batch, length and heads: rows against the operations that they sum, heads against surgery."""
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from cost_models import REMOVED, pruned
 from prune_lab import HeadMask, ModelConfig, mask_heads, prune_heads
 from prune_lab.analysis.cost import parameters_by_group
 from prune_lab.analysis.cost_files import CostGrid, write_costs
+from prune_lab.analysis.cost_grid import device_from_config
 from prune_lab.analysis.cost_table import cost_csv, cost_rows, cost_text, duration, quantity
 from prune_lab.analysis.operations import Workload, cache_bytes, operations, total_cost
 from prune_lab.analysis.outlines import outline_with, spread_heads
-from prune_lab.analysis.roofline import Device, least_seconds
+from prune_lab.analysis.roofline import DEVICES, Device, least_seconds
 from prune_lab.model.fitting import hollow_model
 from prune_lab.model.transformer import Transformer
 
@@ -155,10 +157,42 @@ def _varied() -> list[str]:
     return [f"intensity_by_{name}" for name in ("batch", "length", "heads")]
 
 
-@pytest.mark.parametrize("key", ["batches", "lengths", "beams", "heads"])
-def test_grids_are_not_empty(key: str) -> None:
-    with pytest.raises(ValueError, match=f"{key}: none; allowed are one or more"):
-        CostGrid(**{key: ()})
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("batches", (), "[]; allowed are whole numbers from 1, one or more"),
+        ("batches", (1, 0), "[1, 0]; allowed are whole numbers from 1, one or more"),
+        ("lengths", "25", "'25'; allowed are whole numbers from 1, one or more"),
+        ("beams", (1.0,), "[1.0]; allowed are whole numbers from 1, one or more"),
+        ("heads", (-1,), "[-1]; allowed are whole numbers from 0, one or more"),
+        ("shares", (1.5,), "[1.5]; allowed are numbers from 0 to 1, one or more"),
+        ("shares", (), "[]; allowed are numbers from 0 to 1, one or more"),
+        ("bytes_per_number", 3, "3; allowed are 1, 2, 4, 8"),
+    ],
+)
+def test_grids_hold_sizes_that_can_be(key: str, value: object, allowed: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{key}: {allowed}')}$"):
+        CostGrid(**{key: value})
+
+
+def test_numbers_of_heads_are_given_or_shares_of_those_that_there_are() -> None:
+    assert CostGrid().numbers_of(48) is None
+    assert CostGrid(heads=(48, 0)).numbers_of(7) == [48, 0]
+    # Half of one head is rounded to the even number; equal numbers are told once.
+    assert CostGrid(shares=(1, 0.75, 0.5, 0.25, 0)).numbers_of(48) == [48, 36, 24, 12, 0]
+    assert CostGrid(shares=(1.0, 0.9, 0.5)).numbers_of(1) == [1, 0]
+    with pytest.raises(ValueError, match="heads and shares are both set; allowed is one of them"):
+        CostGrid(heads=(1,), shares=(1.0,))
+
+
+def test_a_device_is_named_or_described() -> None:
+    assert device_from_config(None) is None and device_from_config("h200") is DEVICES["h200"]
+    assert device_from_config({"name": "toy", "peak": 1e9, "bandwidth": 1e9 / 4}) == DEVICE
+    for value in ("b200", 3, {"name": "mine"}, {"name": 1, "peak": 1.0, "bandwidth": 1.0}):
+        with pytest.raises(ValueError, match=r"^cost.device: .*; allowed are null, a100, h100, h200, and \{name"):
+            device_from_config(value)
+    with pytest.raises(ValueError, match=r"^cost.device.peak: 0; allowed are finite numbers above 0"):
+        device_from_config({"name": "mine", "peak": 0, "bandwidth": 1.0})
 
 
 def test_costs_of_a_large_model_take_no_memory_and_little_time() -> None:

@@ -67,8 +67,8 @@ def test_faster_devices_and_fewer_heads_take_no_longer(small_model: Build) -> No
 
 def test_named_devices_are_those_of_their_data_sheets() -> None:
     ridges = {name: round(device.ridge) for name, device in DEVICES.items()}
-    assert ridges == {"A100-SXM-80GB, 16 bit": 153, "H100-SXM, 16 bit": 295, "H200-SXM, 16 bit": 206}
-    assert all(device.name == name for name, device in DEVICES.items())
+    assert ridges == {"a100": 153, "h100": 295, "h200": 206}
+    assert all(device.name.lower().startswith(name) for name, device in DEVICES.items())
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,10 @@ def test_the_synthetic_task_brings_trees_and_links(run: Run, folder: Path, expor
     assert {row["kind"] for row in rows if row["nsubj_to_head"]} == {"encoder.self"}
     assert {row["kind"] for row in rows if row["aligned"]} == {"decoder.cross"}
     assert all(0 < float(row["confidence"]) <= 1 and 0 <= float(row["entropy"]) <= 1.000001 for row in rows)
-    assert {"analysis.html", "relations.csv", "analyse.yaml"} <= {path.name for path in Path("run").iterdir()}
+    written = {path.name for path in Path("run").iterdir()}
+    assert {"analysis.html", "attention.html", "relations.csv", "cost.csv", "cost.txt", "analyse.yaml"} <= written
+    page = Path("run/analysis.html").read_text(encoding="utf-8")
+    assert '<a href="attention.html">attention viewer</a>' in page and "What it costs" in page
 
 
 def test_conllu_files_of_both_sides_or_of_the_source_alone(
@@ -86,6 +89,26 @@ def test_plain_text_has_patterns_and_no_relations(run: Run, folder: Path, export
     assert all(row["roles"] == "" or not row["roles"].endswith(("head", "dependent")) for row in _rows("run"))
 
 
+def test_viewer_and_costs_can_be_left_out(run: Run, folder: Path, export: Path) -> None:
+    asked = ["viewed_sentences=null", "cost=null", "relevance_sentences=null", "data.test.num_pairs=5"]
+    assert run("analyse", f"export={export}", *asked, "output=run").status == 0
+    assert not {"attention.html", "cost.csv", "cost.txt"} & {path.name for path in Path("run").iterdir()}
+    page = Path("run/analysis.html").read_text(encoding="utf-8")
+    assert "attention viewer" not in page and "What it costs" not in page
+
+
+def test_costs_are_those_of_the_shares_and_the_device(run: Run, folder: Path, export: Path, model: Transformer) -> None:
+    asked = ["cost.shares=[1,0.5]", "cost.batches=[2]", "cost.lengths=[9]", "cost.device=h200", "data.test.num_pairs=5"]
+    assert run("analyse", f"export={export}", *asked, "viewed_sentences=null", "output=run").status == 0
+    with open("run/cost.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    total = sum(map(len, model.heads().values()))
+    assert {int(row["remaining_heads"]) for row in rows} == {total, total // 2}
+    assert {(row["batch"], row["source_length"], row["bytes_per_number"]) for row in rows} == {("2", "9", "2")}
+    assert all(float(row["seconds"]) > 0 for row in rows)
+    assert "H200-SXM" in Path("run/analysis.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -100,6 +123,9 @@ def test_plain_text_has_patterns_and_no_relations(run: Run, folder: Path, export
         (["relations.offsets=[3,-2]"], "relations.offsets: [3, -2]; allowed are null and [LEAST,LARGEST]"),
         (["relations.offsets=3"], "relations.offsets: 3; allowed are null and [LEAST,LARGEST]"),
         (["max_sentences=0"], "max_sentences: 0; allowed are whole numbers from 1"),
+        (["viewed_sentences=0"], "viewed_sentences: 0; allowed are whole numbers from 1"),
+        (["cost.batches=[0]"], "cost.batches: [0]; allowed are whole numbers from 1, one or more"),
+        (["cost.device=b200"], "cost.device: 'b200'; allowed are null, a100, h100, h200, and {name: NAME"),
         (["max_positions=1"], "max_positions: 1; allowed are whole numbers from 2"),
         (["export=nothing"], "export=nothing: no such directory"),
     ],

@@ -11,7 +11,6 @@ from urllib.parse import quote
 from prune_lab.analysis.number_text import count, listed
 from prune_lab.analysis.of_kind import KIND_NAMES
 from prune_lab.analysis.result import Analysis
-from prune_lab.results.files import relative_path
 from prune_lab.results.page import definitions, escape
 
 TITLE = "How it was measured"
@@ -37,14 +36,12 @@ _THRESHOLDS = {
 }
 
 
-def measurement_section(analysis: Analysis, files: Iterable[Path], viewer: Path | None, directory: Path) -> list[str]:
+def measurement_section(analysis: Analysis, files: Iterable[Path]) -> list[str]:
     """HTML of the section.
 
     Args:
         analysis: see there.
         files: what was written beside the page.
-        viewer: the attention viewer, or None.
-        directory: of the page, which links start from.
     """
     measured = analysis.measured
     sentences = [f"{measured.num_sentences:,} measured", f"{measured.num_parsed:,} of them with a tree"]
@@ -67,9 +64,6 @@ def measurement_section(analysis: Analysis, files: Iterable[Path], viewer: Path 
     ]
     shown = ((name, _marked(name, text)) for name, text in values if text)
     parts = [f"<h2>{TITLE}</h2>", f"<p>{escape(_how(analysis))}</p>", definitions(shown)]
-    if viewer is not None:
-        address = quote(relative_path(viewer, directory))
-        parts.append(f'<p>What each head reads in single sentences: <a href="{address}">attention viewer</a>.</p>')
     links = [f'<a href="{quote(path.name)}">{escape(path.name)}</a>' for path in files]
     return [*parts, f'<p class="quiet">All of it as files: {", ".join(links)}.</p>']
 
