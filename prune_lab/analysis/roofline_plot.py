@@ -103,6 +103,8 @@ def intensity_figure(
             if device is not None:
                 axis.axhline(device.ridge, color=theme.text, linewidth=0.9, linestyle=":", zorder=2)
             title(axis, _TITLES[phase], theme)
+            axis.set_xticks(list(grouped), [f"{value:g}" for value in grouped])
+            axis.set_xticks([], minor=True)
             axis.set_xlabel(plain_text(over))
         axes[0].set_ylabel("FLOP per byte")
         if device is not None:

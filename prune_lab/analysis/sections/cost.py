@@ -87,9 +87,9 @@ def _sentences(costs: ModelCosts) -> list[str]:
     ]
     steps = [row for row in rows if row["phase"] == "step" and row["group"] == "all" and _is_usual(costs, row, "batch")]
     if steps:
-        told = [f"with a batch of {row['batch']} {row['intensity']:.3g}" for row in (steps[0], steps[-1])]
+        told = [f"{row['intensity']:.3g} FLOP in a batch of {row['batch']}" for row in (steps[0], steps[-1])]
         text = listed(told if len(steps) > 1 else told[:1])
-        found.append(f"A decoding step computes, for each byte that it moves, {text} FLOP.")
+        found.append(f"A decoding step computes, for each byte that it moves, {text}.")
     if costs.device is not None and steps:
         ridge = f"{costs.device.ridge:.3g}"
         bounds = [f"{duration(row['seconds'])} with a batch of {row['batch']}" for row in (steps[0], steps[-1])]

@@ -20,6 +20,7 @@ _WORDS = {
     "method": "heads chosen by",
     "bleu": "BLEU",
     "bleu_signature": "BLEU signature",
+    "test_set": "BLEU measured on",
     "relevance_sentences": "sentences for relevance, at most",
     "offsets": "fixed offsets from, to",
     "subtypes": "subtypes of relations apart",
