@@ -16,14 +16,20 @@ def by_chance(view: SiteView) -> dict[str, PerQuery]:
     """Measures of a head that gives all keys the same weight, and whose largest weight is on any of them.
 
     Returns:
-        each with values of [B, 1, T]: `top_1`, `top_2`, `top_5`: min(1, k / keys); as shares of the keys, in the
-        decoder `at_begin`, elsewhere `rarest` and `two_rarest` (of equally rare pieces all count), and at cross sites
-        `diagonal`.
+        each with values of [B, 1, T]: `top_1`, `top_2`, `top_5`: min(1, k / keys); as shares of the keys, at self sites
+        `to_self`, `to_previous` and, in the encoder, `to_next`, in the decoder `at_begin`, elsewhere `rarest` and
+        `two_rarest` (of equally rare pieces all count), and at cross sites `diagonal`.
     """
     counted, keys, share = view.counted, view.keys, 1 / view.num_keys
     found = {f"top_{number}": PerQuery((number * share).clamp(max=1)[:, None], counted) for number in SPARSITY}
+    places = torch.arange(counted.shape[1])
+    if view.kind != "decoder.cross":
+        found["to_self"] = PerQuery(share[:, None], counted)
+        found["to_previous"] = PerQuery(share[:, None], counted & (places > 0))
+    if view.kind == "encoder.self":
+        found["to_next"] = PerQuery(share[:, None], counted)
     if view.num_rarer is None:
-        found["at_begin"] = PerQuery(share[:, None], counted & (torch.arange(counted.shape[1]) > 1))
+        found["at_begin"] = PerQuery(share[:, None], counted & (places > 1))
         return found
     for name, number in (("rarest", 1), ("two_rarest", 2)):
         num_keys = (view.num_rarer < number).sum(1, keepdim=True)

@@ -5,6 +5,8 @@ Shapes: B sentences, H heads of a site, T query positions, S key positions, N he
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -44,23 +46,28 @@ class TextCounts:
     Attributes:
         source: how often each source piece occurs [source vocabulary].
         num_sentences: sentences in all, blank ones included.
+        sentences_hash: hash of them, both sides, which tells whether two models were measured on one text.
     """
 
     source: Tensor
     num_sentences: int
+    sentences_hash: str = ""
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, sentences: Iterable[Sentence]) -> TextCounts:
         """Counts a text, a window at a time."""
         source = torch.zeros(tokenizer.source_vocab_size, dtype=torch.long)
-        num_sentences = 0
+        num_sentences, digest = 0, hashlib.sha256()
         rest = iter(sentences)
         while window := list(islice(rest, _WINDOW)):
             num_sentences += len(window)
+            for each in window:
+                target = None if each.target is None else each.target.text
+                digest.update(json.dumps([each.source.text, target]).encode())
             rows = tokenizer.encode_sources([each.source.text for each in window])
             ids = torch.tensor([index for row in rows for index in row])
             source += torch.bincount(ids, minlength=len(source))
-        return cls(source=source, num_sentences=num_sentences)
+        return cls(source=source, num_sentences=num_sentences, sentences_hash=digest.hexdigest())
 
 
 @dataclass(kw_only=True)
@@ -79,6 +86,7 @@ class Measured:
         num_parsed: of them, those with a tree.
         num_blank: sentences with a blank side, left out.
         num_long: sentences with more pieces than allowed on a side, left out.
+        num_translated: sentences whose target is a translation by the model, those left out included.
     """
 
     numbers: dict[str, list[int]]
@@ -91,6 +99,7 @@ class Measured:
     num_parsed: int = 0
     num_blank: int = 0
     num_long: int = 0
+    num_translated: int = 0
 
 
 def measure_heads(
@@ -167,6 +176,7 @@ def _with_targets(window: Sequence[Sentence], translate: Translate | None, found
     """The sentences that have text on both sides, where need be translated."""
     filled = [each for each in window if each.source.text.strip()]
     lacking = [number for number, each in enumerate(filled) if each.target is None]
+    found.num_translated += len(lacking)
     if lacking:
         if translate is None:
             raise ValueError("sentences: some have no target, and there is nothing to translate them with")

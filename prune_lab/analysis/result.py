@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from prune_lab.analysis.head_widths import HeadWidths
 from prune_lab.analysis.heads_table import HeadRow, csv_text
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured
@@ -25,6 +26,7 @@ class Analysis:
         rows: one for each live head, in the order of the sites.
         measured: what they were made from.
         original_heads: site -> heads of the unpruned model.
+        widths: of the heads; those of the unpruned model, as surgery changes none.
         limits: from when on a head has a role.
         model: what is known of the model: export, weights_hash, base_hash, method, remaining_heads, total_heads;
             bleu, bleu_signature and test_set (its name) where its record has them.
@@ -36,6 +38,7 @@ class Analysis:
     measured: Measured
     original_heads: Mapping[str, int]
     limits: Thresholds
+    widths: HeadWidths = field(default_factory=HeadWidths)
     model: Mapping[str, Any] = field(default_factory=dict)
     text: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
@@ -52,10 +55,13 @@ class Analysis:
                 "num_parsed": measured.num_parsed,
                 "num_blank": measured.num_blank,
                 "num_long": measured.num_long,
+                "num_translated": measured.num_translated,
                 "num_queries": dict(measured.num_queries),
             },
             "thresholds": asdict(self.limits),
             "original_heads": dict(self.original_heads),
+            "head_dim": dict(self.widths.head_dim),
+            "value_dim": {kind: list(widths) for kind, widths in self.widths.value_dim.items()},
             "heads": [
                 {
                     "site": row.site,

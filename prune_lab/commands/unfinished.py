@@ -135,8 +135,10 @@ def _of_study(directory: Path, config: dict[str, Any]) -> str:
 
 def _lacks_analysis(directory: Path, plan: Plan, config: dict[str, Any]) -> bool:
     wanted = plan.analysis
-    has_trees = wanted is not None and (config["data"]["kind"] == "synthetic" or wanted.conllu.source is not None)
-    return has_trees and not (directory / ANALYSIS / ROLES).exists()
+    if wanted is None:
+        return False
+    has_trees = config["data"]["kind"] == "synthetic" or wanted.conllu.source is not None
+    return (has_trees or wanted.without_trees) and not (directory / ANALYSIS / ROLES).exists()
 
 
 def _plan(directory: Path, config: dict[str, Any]) -> Plan:

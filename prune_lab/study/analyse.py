@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from prune_lab.analysis.cost_files import CostGrid, ModelCosts
+from prune_lab.analysis.head_widths import head_widths
 from prune_lab.analysis.heads_table import head_rows
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured, TextCounts, Translate, measure_heads
@@ -117,6 +118,7 @@ def find(
         measured=measured,
         original_heads=model.original_heads(),
         limits=settings.thresholds,
+        widths=head_widths(model),
         model={
             **(about or {}),
             "weights_hash": weights_hash(model),
@@ -125,6 +127,7 @@ def find(
         },
         text={
             **text.about,
+            "sentences_hash": counts.sentences_hash,
             "relevance_sentences": settings.relevance_sentences,
             "subtypes": settings.subtypes,
             "offsets": None if settings.offsets is None else list(settings.offsets),

@@ -1,4 +1,4 @@
-"""The settings of a study's analysis of its base: where the trees are, how many sentences, and thresholds."""
+"""The settings of a study's analysis of its base: which text, where its trees are, and thresholds."""
 
 from __future__ import annotations
 
@@ -57,18 +57,22 @@ class HeadAnalysis:
 
     Attributes:
         conllu: where the trees are; with the synthetic task not needed.
+        without_trees: look at the validation split also where there are no trees.
         max_sentences: the first so many; None for all.
         thresholds: from when on a head has a role.
 
     Raises:
-        ValueError: a number that is none.
+        ValueError: a number or a switch that is none.
     """
 
     conllu: Trees = field(default_factory=Trees)
+    without_trees: bool = False
     max_sentences: int | None = None
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.without_trees, bool):
+            raise ValueError(f"{KEY}.without_trees: {self.without_trees!r}; allowed are true and false")
         if self.max_sentences is not None:
             check_whole(f"{KEY}.max_sentences", self.max_sentences, least=1)
 
@@ -94,12 +98,12 @@ class HeadAnalysis:
         return self.conllu.source is not None and self.conllu.target is None
 
     def text(self, splits: Splits) -> AnalysisText | None:
-        """The text with its trees, told by a hash; None where there are none."""
+        """The text, told by a hash; None where it has no trees and `without_trees` is not set."""
         conllu = self.conllu
         if conllu.source is not None:
             text = conllu_text(**asdict(conllu), max_sentences=self.max_sentences)
             return _told(text, _hash_of_files(conllu.files.values()))
-        if not isinstance(splits.sources.get(_SPLIT), SyntheticPairs):
+        if not self.without_trees and not isinstance(splits.sources.get(_SPLIT), SyntheticPairs):
             return None
         pairs = getattr(splits, _SPLIT).pairs
         text = split_text(splits, _SPLIT, max_sentences=self.max_sentences)

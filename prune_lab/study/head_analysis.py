@@ -1,7 +1,8 @@
 """What the heads of the base do, found once in a study, so that the report can say which of them survive pruning.
 
 Voita 2019 (arXiv 1905.09418), section 6.2. Points need no analysis of their own: their heads are those of the base. The
-text needs dependency trees: the validation text of the synthetic task has them, for other text a CoNLL-U file does.
+validation text of the synthetic task has dependency trees, for other text a CoNLL-U file does; text without trees is
+read where that is asked for.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def analyse_heads(stages: Stages) -> dict[str, Exception]:
-    """Analyse the heads of the base, unless that was done with these settings, or there are no trees.
+    """Analyse the heads of the base, unless that was done with these settings, or there is no text for it.
 
     Returns:
         empty, or what went wrong by the name of the stage; the study goes on to its report.
@@ -92,4 +93,5 @@ def _in_words(found: HeadRoles) -> str:
     counts = Counter(found.groups.values())
     shares = ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
     split = f" {found.text['split']}" if found.text.get("split") else ""
-    return f"{len(found.roles)} heads on {found.text['name']}{split}: {shares}"
+    trees = "" if found.has_trees else ", without trees (so none is syntactic)"
+    return f"{len(found.roles)} heads on {found.text['name']}{split}{trees}: {shares}"

@@ -14,15 +14,21 @@ from prune_lab.model.config import ModelConfig
 from prune_lab.model.transformer import Transformer
 
 ENCODER, DECODER, CROSS = SITES
-NAMES = {
-    ENCODER: {"top_1", "top_2", "top_5", "rarest", "two_rarest"},
-    DECODER: {"top_1", "top_2", "top_5", "at_begin"},
-    CROSS: {"top_1", "top_2", "top_5", "rarest", "two_rarest", "diagonal"},
+# Weights on keys, which a head has that gives all the same weight; and shares of queries.
+WEIGHTS = {
+    ENCODER: {"top_1", "top_2", "top_5", "to_self", "to_previous", "to_next"},
+    DECODER: {"top_1", "top_2", "top_5", "to_self", "to_previous"},
+    CROSS: {"top_1", "top_2", "top_5"},
+}
+SHARES = {
+    ENCODER: {"rarest", "two_rarest"},
+    DECODER: {"at_begin"},
+    CROSS: {"rarest", "two_rarest", "diagonal"},
 }
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_the_largest_weights_are_those_of_a_head_with_equal_weights(site: str) -> None:
+def test_weights_are_those_of_a_head_with_equal_weights(site: str) -> None:
     batch = batch_of(random_sentences(12, seed=3))
 
     def alike(sentence: int, query: int) -> dict[int, float]:
@@ -31,8 +37,8 @@ def test_the_largest_weights_are_those_of_a_head_with_equal_weights(site: str) -
 
     view = prescribed_view(site, batch, alike)
     expected, found = patterns(view), by_chance(view)
-    assert found.keys() == NAMES[site]
-    for name in ("top_1", "top_2", "top_5"):
+    assert found.keys() == WEIGHTS[site] | SHARES[site]
+    for name in WEIGHTS[site]:
         values, counted = found[name]
         assert (counted == expected[name].counted).all()
         torch.testing.assert_close(values[:, 0][counted], expected[name].values[:, 0][counted])
@@ -45,7 +51,7 @@ def test_roles_are_the_mean_over_heads_that_each_look_at_one_key(site: str) -> N
     num_keys = keys.ids.shape[1]
     view = prescribed_view(site, batch, *(lambda _, __, key=key: {key: 1.0} for key in range(num_keys)))
     expected, found = look(view), by_chance(view)
-    for name in NAMES[site] - {"top_1", "top_2", "top_5"}:
+    for name in SHARES[site]:
         values, counted = found[name]
         assert (counted == expected[name].counted).all() and counted.any()
         for sentence, query in counted.nonzero().tolist():
@@ -83,6 +89,10 @@ def test_a_text_has_the_means_of_each_kind() -> None:
     # Three queries with four keys, two with three.
     assert found["encoder.self"]["top_1"] == pytest.approx((3 / 4 + 2 / 3) / 5)
     assert found["encoder.self"]["top_5"] == 1
+    assert found["encoder.self"]["to_self"] == found["encoder.self"]["to_next"] == found["encoder.self"]["top_1"]
+    # The first of each sentence has no key before it; y of the first sentence reads three keys.
+    assert found["encoder.self"]["to_previous"] == pytest.approx((2 / 4 + 1 / 3) / 3)
+    assert found["decoder.self"]["to_previous"] == found["decoder.self"]["to_self"]
     assert found["encoder.self"]["rarest"] == pytest.approx((3 * 2 / 4 + 2 * 2 / 3) / 5)
     # x and y read two keys and three, the other y two; the last y of the first is further away than one position.
     assert found["decoder.self"]["top_1"] == pytest.approx((1 / 2 + 1 / 3 + 1 / 2) / 3)

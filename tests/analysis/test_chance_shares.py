@@ -10,6 +10,11 @@ from prune_lab.analysis.measure import TextCounts, measure_heads
 from prune_lab.analysis.patterns import patterns
 from prune_lab.analysis.roles import look
 
+WEIGHTS = {
+    "encoder.0.self": ("top_1", "top_2", "top_5", "to_self", "to_previous", "to_next"),
+    "decoder.0.self": ("top_1", "top_2", "top_5", "to_self", "to_previous"),
+    "decoder.0.cross": ("top_1", "top_2", "top_5"),
+}
 SHARES = {
     "encoder.0.self": {"rarest", "two_rarest"},
     "decoder.0.self": {"at_begin"},
@@ -28,7 +33,7 @@ def test_shares_are_means_over_all_keys(site: str, seed: int) -> None:
     }
     view = prescribed_view(site, batch, lambda *query: {key: 1 / len(keys[query]) for key in keys[query]})
     found = by_chance(view)
-    assert found.keys() == {"top_1", "top_2", "top_5", *SHARES[site]}
+    assert found.keys() == {*WEIGHTS[site], *SHARES[site]}
     for name in SHARES[site]:
         total = torch.zeros(view.counted.shape)
         for key in range(view.weights.shape[3]):
@@ -41,7 +46,7 @@ def test_shares_are_means_over_all_keys(site: str, seed: int) -> None:
         assert torch.equal(found[name].counted, counted)
         expected = total[counted] / view.num_keys[counted]
         assert found[name].values[:, 0][counted].tolist() == pytest.approx(expected.tolist())
-    for name in ("top_1", "top_2", "top_5"):
+    for name in WEIGHTS[site]:
         values, counted = patterns(view)[name]
         assert torch.equal(found[name].counted, counted)
         assert found[name].values[:, 0][counted].tolist() == pytest.approx(values[:, 0][counted].tolist())

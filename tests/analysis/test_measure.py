@@ -413,6 +413,27 @@ def test_sentences_without_a_target_get_the_translation(model: Transformer, monk
     ]
     assert_same(found, measure_heads(model, read, COUNTS))
     assert found.num_blank == 1 + sum("." in text for text in odd) > 1
+    assert found.num_translated == len(odd)
+
+
+def test_a_text_is_told_by_its_sentences_however_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed(sentences: Sequence[Sentence]) -> str:
+        return TextCounts.of(TOKENIZER, sentences).sentences_hash
+
+    plain = [line(each.source.text, each.target.text) for each in SENTENCES]
+    expected = hashed(SENTENCES)
+    assert hashed(plain) == expected, "trees and links are no text"
+    monkeypatch.setattr(measure, "_WINDOW", 7)
+    assert hashed(SENTENCES) == expected
+    first, second = plain[:2]
+    others = [
+        plain[:-1],
+        [second, first, *plain[2:]],
+        [line(first.target.text, first.source.text), *plain[1:]],
+        [line(first.source.text, None), *plain[1:]],
+        [line(first.source.text, ""), *plain[1:]],
+    ]
+    assert len({expected, *map(hashed, others)}) == 1 + len(others)
 
 
 def test_text_without_trees_or_links_has_neither_measure(model: Transformer) -> None:

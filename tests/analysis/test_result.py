@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
+from prune_lab.analysis.head_widths import HeadWidths
 from prune_lab.analysis.heads_table import csv_text, head_rows
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.measure import Measured
@@ -44,6 +45,7 @@ def analysis(relations: list[RelationScore]) -> Analysis:
         measured=measured,
         original_heads={"encoder.0.self": 4, "encoder.1.self": 4, "decoder.0.self": 4},
         limits=limits,
+        widths=HeadWidths(head_dim={"encoder.self": 8, "decoder.self": 8}, value_dim={"encoder.self": (8, 10)}),
         model={"weights_hash": "abc", "base_hash": None},
         text={"name": "größe"},
         versions={"torch": "2"},
@@ -64,8 +66,11 @@ def test_files_hold_what_was_found(tmp_path: Path) -> None:
         "num_parsed": 3,
         "num_blank": 2,
         "num_long": 1,
+        "num_translated": 0,
         "num_queries": {"encoder.self": 30},
     }
+    assert content["head_dim"] == {"encoder.self": 8, "decoder.self": 8}
+    assert content["value_dim"] == {"encoder.self": [8, 10]}
     assert content["heads"][1] == {
         "site": "encoder.0.self",
         "head": 3,

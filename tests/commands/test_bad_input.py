@@ -166,7 +166,7 @@ STUDY: list[tuple[list[str], str]] = [
     (["data.test=null"], "data.test: not set; a study needs data.train, data.validation and data.test"),
     (["init_from=nowhere"], "init_from=nowhere: no such directory"),
     (["study.analysis=[]"], "study.analysis: []; allowed are values of the kind that --help shows"),
-    (["+study.analysis.split=test"], "unknown key study.analysis.split; allowed are conllu, max_sentences"),
+    (["+study.analysis.split=test"], "unknown key study.analysis.split; allowed are conllu, without_trees"),
     (["study.analysis.max_sentences=0"], "study.analysis.max_sentences: 0; allowed are whole numbers from 1"),
     (["+study.analysis.thresholds.positional=2"], "study.analysis.thresholds.positional: 2; allowed are numbers"),
     (["+study.analysis.thresholds.position=1"], "study.analysis.thresholds.position: unknown; allowed are positional"),
@@ -176,6 +176,8 @@ STUDY: list[tuple[list[str], str]] = [
     (["study.analysis.conllu.source=trees"], "study.analysis.conllu.source=trees: no such file"),
     (["study.analysis.conllu.source=3"], "study.analysis.conllu.source: 3; allowed are the path of a file, and null"),
     (["study.analysis.conllu.target=trees"], "study.analysis.conllu.target: set without study.analysis.conllu.source"),
+    (["study.analysis.without_trees=1"], "study.analysis.without_trees: 1; allowed are true and false"),
+    (["study.analysis.without_trees=null"], "study.analysis.without_trees: null; allowed are true and false"),
     (["study.analysis.conllu.tokenized=1"], "study.analysis.conllu.tokenized: 1; allowed are true and false"),
 ]  # fmt: skip
 

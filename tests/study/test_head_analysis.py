@@ -189,9 +189,10 @@ def test_the_report_shows_what_survives(make_setup: Make, copied: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], r"study\.analysis: \[\]; allowed is a mapping with the keys conllu, max_sentences, thresholds"),
+        ([], r"study\.analysis: \[\]; allowed is a mapping with the keys conllu, without_trees, max_sentences, .*"),
         ({"thresholds": [1]}, r"study\.analysis\.thresholds: \[1\]; allowed is a mapping, such as {positional: 0\.8}"),
         ({"max_sentences": True}, r"study\.analysis\.max_sentences: True; allowed are whole numbers from 1"),
+        ({"without_trees": 1}, r"study\.analysis\.without_trees: 1; allowed are true and false"),
         ({"conllu": {"source": 3}}, r"study\.analysis\.conllu\.source: 3; allowed are the path of a file, and null"),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from prune_lab.analysis.alike import layer_spreads, map_truth, nearest_pair
-from prune_lab.analysis.depth import DepthTrend, depth_trend
+from prune_lab.analysis.depth import depth_trend
 from prune_lab.analysis.figures.heads_map import heads_map
 from prune_lab.analysis.figures.spread_chart import spread_chart
 from prune_lab.analysis.number_text import count, decimal, listed, p_equals
@@ -15,6 +15,7 @@ from prune_lab.analysis.of_kind import OfKind, kinds_of
 from prune_lab.analysis.result import Analysis
 from prune_lab.analysis.sections.figure_files import FigureFiles
 from prune_lab.results.page import details, escape, table
+from prune_lab.results.rank_trend import RankTrend
 
 TITLE = "Heads that are alike"
 _LEVEL = 0.05
@@ -81,17 +82,17 @@ def _depth(kinds: list[OfKind], found: Mapping[str, Mapping[int, float]]) -> lis
         parts.append(f"<p><b>{escape(kind.title)}.</b> {escape(text)}</p>")
     known = [trend for trend in trends.values() if trend is not None]
     if known:
-        fewest = min(known, key=lambda trend: trend.num_layers)
+        fewest = min(known, key=lambda trend: trend.num_cases)
         text = (
             "p: two-sided, from all orders of the layers; one test for each kind, not corrected for their number. With "
-            f"{count(fewest.num_layers, 'layer')} even a perfect order has {p_equals(fewest.least_p_value)}"
+            f"{count(fewest.num_cases, 'layer')} even a perfect order has {p_equals(fewest.least_p_value)}"
         )
         text += ", so that no result of one model could show it." if fewest.least_p_value > _LEVEL else "."
         parts.append(f'<p class="quiet">{escape(text)} {_CAUTION}</p>')
     return parts
 
 
-def _sentence(spreads: Mapping[int, float], trend: DepthTrend | None) -> str:
+def _sentence(spreads: Mapping[int, float], trend: RankTrend | None) -> str:
     if not spreads:
         return "No site has two heads."
     if trend is None:
@@ -103,12 +104,12 @@ def _sentence(spreads: Mapping[int, float], trend: DepthTrend | None) -> str:
     first, last = min(spreads), max(spreads)
     return (
         f"{spreads[first]:.3f} nats in layer {first}, {spreads[last]:.3f} in layer {last}; Spearman's correlation of "
-        f"spread and depth over {count(trend.num_layers, 'layer')} is {decimal(trend.rho)} ("
+        f"spread and depth over {count(trend.num_cases, 'layer')} is {decimal(trend.rho)} ("
         f"{p_equals(trend.p_value)}), which speaks {_verdict(trend)}."
     )
 
 
-def _verdict(trend: DepthTrend) -> str:
+def _verdict(trend: RankTrend) -> str:
     if trend.p_value > _LEVEL:
         return "neither for nor against it"
     return "for it" if trend.rho < 0 else "against it: they become less alike"
