@@ -28,20 +28,24 @@ def run(config: dict[str, Any], directory: Path) -> None:
         listed = ", ".join(map(str, paths))
         raise ValueError(f"runs: no record.json in or below {listed}; a finished run leaves one{known}")
     from prune_lab.results.answers_text import answers_text
-    from prune_lab.results.head_roles import collect_roles
+    from prune_lab.results.head_roles import collect_analyses, roles_by_model
+    from prune_lab.results.head_sizes_section import head_sizes_text
     from prune_lab.results.report import write_report
     from prune_lab.results.roles_kept_section import roles_kept_text
     from prune_lab.results.score_files import collect_scores
 
     title = {"title": config["title"]} if config["title"] is not None else {}
     unfinished_runs = [(str(place), what) for place, what in lacking]
-    found_in_files: dict[str, Any] = {"scores": collect_scores(paths), "roles": collect_roles(paths)}
+    analyses = collect_analyses(paths)
+    roles = roles_by_model(analyses)
+    found_in_files: dict[str, Any] = {"scores": collect_scores(paths), "roles": roles, "analyses": analyses}
     page = write_report(records, directory, unfinished=unfinished_runs, **found_in_files, **title)
     num_failed = sum(not record.complete for record in records)
     print(f"{len(records) - num_failed} models evaluated" + (f", {num_failed} failed" if num_failed else ""))
     for place, what in lacking:
         print(f"unfinished: {place} ({what})")
-    for text in filter(None, (answers_text(records), roles_kept_text(records, found_in_files["roles"]))):
+    texts = (answers_text(records), roles_kept_text(records, roles), head_sizes_text(analyses, records))
+    for text in filter(None, texts):
         print(text)
     print(f"report: {page}")
 

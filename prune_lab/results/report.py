@@ -21,6 +21,7 @@ from prune_lab.results.curves import Panel, panels
 from prune_lab.results.embedded import embed_figure
 from prune_lab.results.files import write_atomically
 from prune_lab.results.head_roles import HeadRoles
+from prune_lab.results.head_sizes_section import head_sizes_section
 from prune_lab.results.making_time import TITLE as MAKING_TIME
 from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, table, tiles
@@ -44,6 +45,7 @@ def write_report(
     unfinished: Sequence[tuple[str, str]] = (),
     scores: Mapping[str, Sequence[HeadScores]] | None = None,
     roles: Mapping[str, HeadRoles] | None = None,
+    analyses: Sequence[HeadRoles] = (),
 ) -> Path:
     """Writes `report.html` and its figures and tables as files.
 
@@ -62,6 +64,8 @@ def write_report(
         scores: See `collect_scores`; two criteria or more get a section, `criteria.png` and `criteria.csv`.
         roles: See `collect_roles`; where those of a base are known, what is kept of them is told and drawn, and goes to
             `roles_kept.png`, `roles_kept.pdf` and `roles_kept.csv`.
+        analyses: See `collect_analyses`; where those of models with unlike numbers of heads may be compared, they get a
+            section, `head_sizes.png`, `head_sizes.pdf` and `head_sizes.csv`.
 
     Returns:
         The path of `report.html`.
@@ -90,6 +94,7 @@ def write_report(
         for heading, section in zip(headings, sections, strict=True):
             body += [*([f"<h2>{escape(heading)}</h2>"] if len(found) > 1 else []), *section]
     body += variants_section(found, directory, embed_figure)
+    body += head_sizes_section(analyses, records, directory, embed_figure)
     body += agreement_section(scores or {}, directory, embed_figure)
     if failed:
         rows = [("", (escape(entry.name), str(entry.seed), escape(entry.reason))) for entry in failed]

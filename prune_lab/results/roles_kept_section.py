@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from prune_lab.results.curves import Panel, Point, panels
 from prune_lab.results.files import relative_path, write_atomically
-from prune_lab.results.head_roles import GROUPS, NO_ROLE, PAGE, TABLE, HeadRoles
+from prune_lab.results.head_roles import GROUPS, NO_ROLE, PAGE, SYNTACTIC, TABLE, HeadRoles
 from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
@@ -24,6 +24,10 @@ from prune_lab.results.significance import LEVEL
 TITLE = "What survives pruning"
 _HEADINGS = ("method", "kind of site", "role", "heads", "kept", "of all heads of the kind", "p", "p, Holm")
 _NAMED = 3
+_NO_TREES = (
+    "The text has no dependency trees, so that no head could be found to be syntactic: such heads are among those with "
+    "no role or another one."
+)
 Embed = Callable[[Callable[..., Any], list[Path], str, str], str | None]
 
 
@@ -51,7 +55,8 @@ def roles_kept_section(panel: Panel, roles: Mapping[str, HeadRoles], directory: 
 
 def sentences(kept: RolesKept) -> list[str]:
     """Which roles there are, and which are kept more often than by chance."""
-    found = [_of_kind(kept, kind) for kind in kept.members]
+    found = [] if kept.roles.has_trees else [_NO_TREES]
+    found += [_of_kind(kept, kind) for kind in kept.members]
     clear = significant(kept)
     if clear:
         found.append(f"Kept more often than chance would: {_listed(list(map(_in_words, clear[:_NAMED])))}.")
@@ -167,7 +172,7 @@ def _note(kept: RolesKept, directory: Path, suffix: str) -> str:
     split = f" {text['split']}" if text.get("split") else ""
     trees = f"{text.get('num_parsed') or 'none'} with dependency trees"
     several = roles.num_several
-    order = ", ".join(GROUPS[:-1])
+    order = ", ".join(group for group in GROUPS[:-1] if roles.has_trees or group != SYNTACTIC)
     parts = [
         f"Roles are those that the heads of the base have on {text.get('name', 'a text')}{split} "
         f"({text.get('num_sentences', 'unknown')} sentences, {trees}); what a head does after the others went is not "
