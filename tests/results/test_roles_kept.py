@@ -157,6 +157,21 @@ def test_it_is_told_where_so_few_heads_can_show_nothing(record: Callable[..., Re
     ]
 
 
+@pytest.mark.usefixtures("without_figures")
+def test_without_trees_it_says_that_none_could_be_syntactic(panel: Panel, tmp_path: Path) -> None:
+    given = {name: roles for name, roles in GIVEN.items() if roles != ["nsubj to head"]}
+    found = roles_kept(panel, {BASE: roles_of(SITES, WIDTH, given, num_parsed=0)})
+    assert found is not None
+    first, *others = sentences(found)
+    assert first.startswith("The text has no dependency trees, so that no head could be found to be syntactic")
+    assert not any(text.startswith("The text has no") for text in others) and first not in sentences(
+        of_records(*panel.records)
+    )
+    page = write_report(panel.records, tmp_path, roles={BASE: found.roles}).read_text(encoding="utf-8")
+    assert "(30 sentences, none with dependency trees)" in page
+    assert "counts for the first of positional, rare word, begin mark," in page
+
+
 def test_the_terminal_is_told_of_what_is_significant_alone(of_heads: Callable[..., Record]) -> None:
     others = [of_heads("gradient", [name for name, group in ROLES.groups.items() if group == NO_ROLE])]
     assert of_records(*others).preferences and roles_kept_text(others, {BASE: ROLES}) == ""

@@ -13,9 +13,14 @@ from test_run import files_of
 from prune_lab.analysis.labels import Thresholds
 from prune_lab.analysis.sources import split_text
 from prune_lab.data.splits import Splits, load_splits
+from prune_lab.heads import kind_of_site
+from prune_lab.model.config import ModelConfig
 from prune_lab.model.storage import load_export
-from prune_lab.results.head_roles import collect_roles
+from prune_lab.results.collect import collect
+from prune_lab.results.head_roles import collect_analyses, collect_roles
+from prune_lab.results.head_sizes import compare_sizes
 from prune_lab.results.record import Record
+from prune_lab.results.report import write_report
 from prune_lab.study import head_analysis
 from prune_lab.study.analyse import AnalysisSettings
 from prune_lab.study.analyse import find as find_roles
@@ -251,3 +256,49 @@ def test_other_text_has_trees_in_a_file_of_its_own(
     path.rename(other)
     run_study(text_setup(conllu={"source": str(other)}, thresholds=ROLES), directory)
     assert len(found) == 2, "the same content under another name"
+
+
+@pytest.mark.usefixtures("without_report")
+def test_text_without_trees_is_read_where_that_is_asked_for(
+    text_setup: Make, splits: Splits, tmp_path: Path, found: list[AnalysisSettings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup = text_setup(without_trees=True, max_sentences=4, thresholds=ROLES)
+    run_study(setup, tmp_path / "study")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("analysis: "))
+    assert line.startswith("analysis: 6 heads on mine validation, without trees (so none is syntactic): ")
+    assert "syntactic," not in line and line.endswith(" s")
+    content = content_of(tmp_path / "study")
+    assert (content["text"]["num_sentences"], content["text"]["num_parsed"], content["relations"]) == (4, 0, [])
+    assert all(0 < row["measures"]["to_self"] < 1 for row in content["heads"] if row["site"].endswith("self"))
+    assert content["head_dim"] == dict.fromkeys(("encoder.self", "decoder.self", "decoder.cross"), 8)
+    run_study(setup, tmp_path / "study")
+    assert len(found) == 1, "done before"
+    # Trees that are there are read, and not the text without them.
+    path = tmp_path / "trees.conllu"
+    path.write_text(conllu([source for source, _ in splits.validation.pairs]), encoding="utf-8")
+    run_study(text_setup(without_trees=True, conllu={"source": str(path)}, thresholds=ROLES), tmp_path / "study")
+    assert content_of(tmp_path / "study")["text"]["num_parsed"] == len(splits.validation.pairs)
+
+
+@pytest.mark.usefixtures("without_report", "without_figures")
+def test_bases_of_other_numbers_of_heads_are_compared_on_the_text_that_all_read(
+    make_setup: Make, model_config: ModelConfig, tmp_path: Path
+) -> None:
+    for number in (1, 2, 4):
+        sizes = {"encoder_heads": number, "decoder_heads": number, "heads": None}
+        sizes |= {"encoder_head_dim": None, "decoder_head_dim": None}
+        setup = make_setup(METHODS, budgets=[2], analysis={**SETTINGS, "without_trees": True})
+        run_study(replace(setup, model=replace(model_config, **sizes)), tmp_path / f"{number}")
+    analyses, records = collect_analyses([tmp_path]), collect([tmp_path])
+    (compared,) = compare_sizes(analyses, records)
+    assert [size.label for size in compared.sizes] == ["1 × 16", "2 × 8", "4 × 4"]
+    assert {each.record.method for each in compared.models} == {"base"}
+    for size, number in zip(compared.sizes, (1, 2, 4), strict=True):
+        content = content_of(tmp_path / f"{number}")
+        for kind in compared.kinds:
+            own = [row["measures"]["to_self"] for row in content["heads"] if kind_of_site(row["site"]) == kind]
+            mean = size.mean(kind, "to_self")
+            assert mean is not None and mean.mean == pytest.approx(sum(own) / len(own)) and len(own) == number
+            assert compared.even(kind, "to_self") == content["uniform"][kind]["to_self"]
+    page = write_report(records, tmp_path / "report", analyses=analyses).read_text(encoding="utf-8")
+    assert page.count("<h2>Do fewer heads look more at themselves?</h2>") == 1
