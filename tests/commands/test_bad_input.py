@@ -177,7 +177,7 @@ STUDY: list[tuple[list[str], str]] = [
     (["study.analysis.conllu.source=3"], "study.analysis.conllu.source: 3; allowed are the path of a file, and null"),
     (["study.analysis.conllu.target=trees"], "study.analysis.conllu.target: set without study.analysis.conllu.source"),
     (["study.analysis.without_trees=1"], "study.analysis.without_trees: 1; allowed are true and false"),
-    (["study.analysis.without_trees=null"], "study.analysis.without_trees: null; allowed are true and false"),
+    (["study.analysis.without_trees=null"], "study.analysis.without_trees: None; allowed are true and false"),
     (["study.analysis.conllu.tokenized=1"], "study.analysis.conllu.tokenized: 1; allowed are true and false"),
 ]  # fmt: skip
 

@@ -147,6 +147,54 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
     assert "all/stopped: no record yet" in run("report", "runs=all/stopped", "output=none").refused()
 
 
+@pytest.mark.usefixtures("without_figures")
+@pytest.mark.parametrize("without_trees", [True, False])
+def test_an_analysis_of_text_without_trees_is_missed_where_it_was_asked_for(
+    run: Run, folder: Path, without_trees: bool
+) -> None:
+    heads = {"encoder.0.self": 2, "decoder.0.self": 2, "decoder.0.cross": 4}
+    for place in ("base", "continued", "points/gradient-6heads-seed1"):
+        record(8, original_heads=heads).save(folder / "study" / place)
+    study = STUDY.replace("[6, 4, 2]", "[6]").replace("[1, 2]", "[1]")
+    asked = f"  analysis: {{without_trees: {str(without_trees).lower()}}}\ndata: {{kind: text}}\n"
+    (folder / "study" / "study.yaml").write_text(study + asked)
+    told = "unfinished: study (the heads of the base are not analysed yet)"
+    assert (told in run("report", "runs=study", "output=page").out.splitlines()) is without_trees
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_sizes_of_heads_are_compared(run: Run, folder: Path) -> None:
+    attention = {"variant": {"name": "multi_head", "options": {}}, "parameters": 10, "source_length": 9}
+    attention |= {"active_flops": 1, "flops": 1, "cache_bytes": 1, "target_length": 9}
+    for number, own in ((1, 0.5), (2, 0.25)):
+        rows = [
+            {"site": site, "head": head, "roles": {}, "measures": {"to_self": own}}
+            for site in ("encoder.0.self", "decoder.0.self")
+            for head in range(number)
+        ]
+        facts = {"remaining_heads": 2 * number, "total_heads": 2 * number}
+        queries = {"encoder.self": 30, "decoder.self": 33}
+        content = {
+            "format_version": 1,
+            "model": {"weights_hash": f"a{number}", **facts},
+            "text": {"sentences_hash": "5e", "num_queries": queries, "num_translated": 0, "name": "mine"},
+            "thresholds": {},
+            "original_heads": {"encoder.0.self": number, "decoder.0.self": number},
+            "head_dim": {"encoder.self": 8 // number, "decoder.self": 8 // number},
+            "heads": rows,
+        }
+        whole = {"method": "unpruned", "state": "unpruned", "weights_hash": f"a{number}", "attention": attention}
+        record(8, **whole, **facts).save(folder / "sweep" / f"{number}" / "base")
+        (folder / "sweep" / f"{number}" / "analysis.json").write_text(json.dumps(content))
+    found = run("report", "runs=[sweep]", "output=page")
+    assert (found.status, found.err) == (0, "")
+    text = " ".join(found.out.split())
+    assert "Do fewer heads look more at themselves? These models speak neither for nor against it" in text
+    assert "50.0 % with 1 × 8 and 25.0 % with 2 × 4; fewer than three sizes have no correlation." in text
+    assert "Do fewer heads look more at themselves?</h2>" in Path("page/report.html").read_text(encoding="utf-8")
+    assert len(Path("page/head_sizes.csv").read_text(encoding="utf-8").splitlines()) == 5
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
