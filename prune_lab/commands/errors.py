@@ -91,6 +91,8 @@ def _missing_option(error: MissingConfigException) -> str | None:
 def _unknown_key(key: str, known: list[str]) -> str:
     if key.startswith(_FREE_KEYS):  # the files that Hydra reads do not list all that a method may say
         return f"{key}: not set in the study's file; to add it, put a plus sign before it: '+{key}=VALUE'"
+    if key in known:  # a mapping that may hold any keys, and a file may give it some
+        return f"{key}: not all of these are set in it; to add keys, put a plus sign before it: '+{key}={{KEY: VALUE}}'"
     parent = key.rpartition(".")[0]
     while parent and not any(name.startswith(f"{parent}.") for name in known):
         parent = parent.rpartition(".")[0]

@@ -116,6 +116,21 @@ def test_every_data_configuration_is_understood(option: str) -> None:
     load_splits(compose("train", f"data={option}", *needed)["data"], check=())
 
 
+def test_keys_are_added_to_a_mapping_with_a_plus_sign() -> None:
+    assert compose("train", "+data.options={num_nouns: 9}")["data"]["options"] == {"num_nouns": 9}
+    options = compose("train", "data=synthetic_small", "data.options.num_nouns=9")["data"]["options"]
+    assert options["num_nouns"] == 9 and options["max_words"] == 12
+
+
+def test_the_study_and_the_experiment_on_the_small_task_are_about_the_same_base() -> None:
+    experiment, study = compose("train", "experiment=synthetic_small"), compose("study", "study=synthetic_small")
+    for key in ("data", "tokenizer", "model", "optimizer", "scheduler", "trainer", "training"):
+        shared = experiment[key].keys() & study[key].keys()
+        assert len(shared) > 2 and {name: experiment[key][name] for name in shared} == {
+            name: study[key][name] for name in shared
+        }, key
+
+
 @pytest.mark.parametrize("command", ["train", "study"])
 @pytest.mark.parametrize("option", options_of("model"))
 def test_every_model_can_be_built(command: str, option: str) -> None:

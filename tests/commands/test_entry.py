@@ -246,6 +246,7 @@ def test_each_failing_job_is_told_and_the_others_finish(run_dummy: Run, folder: 
         ),
         (["data.train.sauce=f"], "unknown key data.train.sauce; allowed in data.train are num_pairs"),
         (["data=text", "data.train.sauce=f"], "unknown key data.train.sauce (did you mean data.train.source"),
+        (["data.options={num_nouns: 9}"], "data.options: not all of these are set in it; to add keys, put a plus sign"),
         (["+datas=text", "export=x"], "unknown key datas; allowed are data, decoding, output, export, split"),
         (["+datas.x=text", "export=x"], "unknown key datas.x; allowed are data"),
         (["data=multi30"], "data=multi30: no such option (did you mean multi30k"),
