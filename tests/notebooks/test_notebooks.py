@@ -1,6 +1,7 @@
 """Every notebook runs from its first cell to its last, and the outputs in it are those of its code."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from execution import ROOT, Notebook, execute, tidied
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 AGAIN = "execute it again: python tests/notebooks/execution.py NOTEBOOK"
 MOST_BYTES = 400_000
+# Of all its processes together, whatever else the machine does: two minutes on two cores, and most take half of that.
+MOST_PROCESSOR_SECONDS = 240
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -50,9 +53,16 @@ def num_figures(cell: dict[str, Any]) -> int:
     return sum("image/png" in output.get("data", {}) for output in cell["outputs"])
 
 
+def processor_seconds() -> float:
+    """Of the processes that have ended below this one."""
+    return os.times().children_user + os.times().children_system
+
+
 @each_quick_or_slow
 def test_it_runs_and_shows_what_it_says(path: Path, tmp_path: Path) -> None:
+    before = processor_seconds()
     stored, found = read(path), execute(path, tmp_path)
+    assert processor_seconds() - before < MOST_PROCESSOR_SECONDS, "too long to be read along"
     for (number, cell), (_, again) in zip(code_cells(stored), code_cells(found), strict=True):
         streams = {output["name"] for output in again["outputs"] if output["output_type"] == "stream"}
         assert streams <= {"stdout"}, f"cell {number}: a warning, or something else on standard error: {text_of(again)}"
