@@ -1,10 +1,13 @@
 """Executes notebooks with nbmake, each in a copy; `python tests/notebooks/execution.py PATH ...` stores outputs anew.
 
-What is stored is the same for the same outputs: a stream is one piece of text, and no time or version is kept.
+What is stored is the same for the same outputs: a stream is one piece of text, and no time or version is kept. Pictures
+have a palette, which is half of their size.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import re
@@ -14,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 # For a whole notebook: it hangs, however much else the machine does.
@@ -58,7 +63,7 @@ def execute(path: Path, directory: Path, *, seconds: float = MOST_SECONDS) -> No
 
 
 def tidied(notebook: Notebook) -> Notebook:
-    """The notebook with one stream for what was printed in a row, and without times and versions."""
+    """The notebook with one stream for what was printed in a row, small pictures, and no times and versions."""
     cells = []
     for cell in notebook["cells"]:
         cell = {**cell, "metadata": {key: value for key, value in cell["metadata"].items() if key != "execution"}}
@@ -69,7 +74,7 @@ def tidied(notebook: Notebook) -> Notebook:
 
 
 def _joined(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Outputs in which pieces of one stream that follow each other are one."""
+    """Outputs in which pieces of one stream that follow each other are one, and pictures are small."""
     found: list[dict[str, Any]] = []
     for output in outputs:
         if output["output_type"] == "stream":
@@ -79,8 +84,20 @@ def _joined(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if found and found[-1].get("name") == output["name"]:
                 text = "".join(found.pop()["text"]) + text
             output = {**output, "text": text.splitlines(keepends=True)}
+        elif "image/png" in output.get("data", {}):
+            output = {**output, "data": {**output["data"], "image/png": _with_palette(output["data"]["image/png"])}}
         found.append(output)
     return found
+
+
+def _with_palette(png: str) -> str:
+    """A picture of 256 colours at most, in base64; one that has a palette stays as it is."""
+    image = Image.open(io.BytesIO(base64.b64decode(png)))
+    if image.mode == "P":
+        return png
+    buffer = io.BytesIO()
+    image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def main(paths: list[str]) -> None:

@@ -1,5 +1,7 @@
 """Every notebook runs from its first cell to its last, and the outputs in it are those of its code."""
 
+import base64
+import io
 import json
 import os
 import re
@@ -8,6 +10,7 @@ from typing import Any
 
 import pytest
 from execution import ROOT, Notebook, execute, tidied
+from PIL import Image
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 AGAIN = "execute it again: python tests/notebooks/execution.py NOTEBOOK"
@@ -82,7 +85,7 @@ def test_it_was_executed_once_from_top_to_bottom(path: Path) -> None:
 def test_what_is_stored_is_small_and_tells_of_no_machine(path: Path) -> None:
     assert path.stat().st_size < MOST_BYTES
     notebook = read(path)
-    assert notebook == tidied(notebook), f"times, versions or pieces of streams; {AGAIN}"
+    assert notebook == tidied(notebook), f"times, versions, pieces of streams or large pictures; {AGAIN}"
     outputs = [output for _, cell in code_cells(notebook) for output in cell["outputs"]]
     assert {output["output_type"] for output in outputs} <= {"stream", "execute_result", "display_data"}, "an error"
     assert {output["name"] for output in outputs if output["output_type"] == "stream"} <= {"stdout"}, "a warning"
@@ -118,3 +121,16 @@ def test_what_is_stored_does_not_depend_on_how_it_came(tmp_path: Path) -> None:
     pieces = [{"output_type": "stream", "name": "stdout", "text": text} for text in ("a\r\n", ["b", "c\n"])]
     split = {**notebook_of(""), "cells": [{**notebook_of("")["cells"][0], "outputs": pieces}]}
     assert tidied(split)["cells"][0]["outputs"] == [{**pieces[0], "text": ["a\n", "bc\n"]}]
+
+
+def test_pictures_are_stored_with_a_palette_once() -> None:
+    buffer = io.BytesIO()
+    Image.effect_noise((40, 30), 50).convert("RGB").save(buffer, "PNG")
+    data = {"image/png": base64.b64encode(buffer.getvalue()).decode(), "text/plain": ["a figure"]}
+    cell = {**notebook_of("")["cells"][0], "outputs": [{"output_type": "display_data", "data": data, "metadata": {}}]}
+    once = tidied({**notebook_of(""), "cells": [cell]})
+    (output,) = once["cells"][0]["outputs"]
+    stored = Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"])))
+    assert (stored.mode, stored.size, output["data"]["text/plain"]) == ("P", (40, 30), ["a figure"])
+    # Shades of grey are 256 at most: nothing is lost.
+    assert stored.convert("RGB").tobytes() == Image.open(buffer).tobytes() and tidied(once) == once
