@@ -52,9 +52,9 @@ def rescale_heads(
     In the order of the data, each site minimises over m_h the sum over real tokens of
     ||x + site(x) - (x' + b_O + sum_h m_h head_h(x') W_O^h)||^2, with x the residual stream of the unpruned model there,
     and x' that of the pruned one, whose earlier sites are rescaled already. Where that has many solutions, the one
-    nearest to 1 is taken. The first site whose solution has a factor beyond 10 is left as it is, with all after it. Of
-    a model that was rescaled before, the product with the earlier factors counts: however many cuts there are, no head
-    is taken further from its trained weights than by one.
+    nearest to 1 is taken, heads that differ by rounding alone counting as alike. The first site whose solution has a
+    factor beyond 10 is left as it is, with all after it. Of a model that was rescaled before, the product with the
+    earlier factors counts: however many cuts there are, no head is taken further from its trained weights than by one.
 
     Args:
         pruned: without gates; stays as it is.
@@ -107,7 +107,15 @@ def _solve(model: Transformer, unpruned: Transformer, name: str, batches: Sequen
         gram += (heads @ heads.T).cpu()
         wanted += (heads @ missing).cpu()
     # What is missing is measured with all factors at 1: the solution of smallest norm is the one nearest to 1.
-    return 1 + torch.linalg.pinv(gram, hermitian=True) @ wanted
+    return 1 + torch.linalg.pinv(gram, hermitian=True, rtol=_smallest_share(model.output_weight.dtype)) @ wanted
+
+
+def _smallest_share(dtype: torch.dtype) -> float:
+    """From which share of the largest on an eigenvalue is more than the rounding of the heads' outputs.
+
+    They are sums of squares, so that a direction in which heads are alike keeps the square of what rounding left.
+    """
+    return min(1e-4, max(1e-14, (100 * torch.finfo(dtype).eps) ** 2))
 
 
 def _sides(model: Transformer, unpruned: Transformer, name: str, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from prune_lab.heads import HeadScores
 from prune_lab.model.storage import load_export
 from prune_lab.model.transformer import Transformer
+from prune_lab.plain_values import LARGEST_SEED
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import build_criterion, criteria
 from prune_lab.pruning.rescale import Factors, Rescaled
@@ -23,7 +25,7 @@ from prune_lab.study.outcome import EXPORT, Made, complete_record, updates_in_al
 from prune_lab.study.plan import Point
 from prune_lab.study.scoring_text import ScoringText
 from prune_lab.training.callbacks.gradual_masks import GradualMasks
-from prune_lab.training.fit import FitResult
+from prune_lab.training.fit import FitResult, Seeds
 
 if TYPE_CHECKING:
     from prune_lab.study.stages import Stages
@@ -47,7 +49,7 @@ class CriterionPoints:
         method, schedule = point.method, point.method.build_schedule()
         before = self._before(point, point.budget) if schedule.rescores else None
         start, updates_before, factors = self._load(before)
-        recovery = _Recovery(self._stages, point, self._recoveries(point, start, updates_before))
+        recovery = _Recovery(self._stages, point, self._recoveries(point, start, updates_before), updates_before)
         (pruned,) = prune_to(
             start,
             [point.budget],
@@ -167,11 +169,14 @@ class _Recovery:
         stages: of the study.
         point: what the cuts lead to.
         updates: for each cut, and how many of them decay the learning rate.
+        updates_before: of the points that it goes on from.
     """
 
-    def __init__(self, stages: Stages, point: Point, updates: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, stages: Stages, point: Point, updates: Sequence[tuple[int, int]], updates_before: int = 0
+    ) -> None:
         self._stages, self._point = stages, point
-        self._left = list(updates)
+        self._left, self._before = list(updates), updates_before
         self.num_updates = 0
         self.result: FitResult | None = None
 
@@ -185,10 +190,23 @@ class _Recovery:
             place if num_heads == point.budget else place / f"{num_heads}heads",
             updates,
             decay_updates,
-            stages.setup.seeds_of(point.seed),
+            self._seeds(),
             f"{point.name} recovery" + ("" if num_heads == point.budget else f" at {num_heads} heads"),
             point.method.distillation,
         )
         self.num_updates += updates
         self.result = result or self.result
         return recovered
+
+    def _seeds(self) -> Seeds:
+        """Those of the point; after later cuts, of other orders of the text and other dropout.
+
+        Each training begins its text anew: with one seed, many short ones would read the same beginning of one order.
+        """
+        seeds, done = self._stages.setup.seeds_of(self._point.seed), self._before + self.num_updates
+        return replace(seeds, data=_later(seeds.data, done), dropout=_later(seeds.dropout, done))
+
+
+def _later(seed: int, num_updates: int) -> int:
+    """A seed for what begins after so many updates; the same for none."""
+    return (seed + 1_000_003 * num_updates) % (LARGEST_SEED + 1)

@@ -37,7 +37,7 @@ _FREE = (
     "device",
     "training.keep_freed_memory",
 )
-_FREE_OF_METHOD = ("name", "weights", "budgets", "seeds")
+_FREE_OF_METHOD = ("name", "weights", "budgets", "seeds", "more_seeds")
 
 
 def contents_of(splits: Splits, trained_base: Transformer | None) -> dict[str, str]:

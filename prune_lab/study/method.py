@@ -83,6 +83,8 @@ class Method:
         distillation: from the base, in the training after the cut; not for controls.
         budgets: heads to keep; those of the study when None.
         seeds: of the runs; those of the study when None.
+        more_seeds: budget or penalty weight -> further seeds of its points alone, where training is dear. Not with
+            `iterative`, whose points go on from each other.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Method:
     distillation: Distillation | None = None
     budgets: tuple[int, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    more_seeds: dict[float, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         where = f"study.methods.{self.name}"
@@ -120,6 +123,7 @@ class Method:
             raise ValueError(f"{where}: allowed is one of gates, criterion and control, not several and not none")
         self._check_keys(where, self.source)
         check_seeds(f"{where}.seeds", self.seeds)
+        self._check_more_seeds(where)
         if self.unit not in (None, *UNITS):
             raise ValueError(f"{where}.unit: {self.unit!r}; allowed are {', '.join(UNITS)}")
         checks = {"gates": self._check_gates, "criterion": self._check_criterion, "control": self._check_control}
@@ -177,6 +181,18 @@ class Method:
             if homes and source not in homes and value != default:
                 allowed = " and ".join(_WITH[home] for home in homes)
                 raise ValueError(f"{where}.{entry.name}: {value!r}; allowed with {allowed}, not with {_WITH[source]}")
+
+    def _check_more_seeds(self, where: str) -> None:
+        given: Any = self.more_seeds
+        if not isinstance(given, Mapping) or not all(is_number(key) for key in given):
+            raise ValueError(f"{where}.more_seeds: {given!r}; allowed is a mapping, such as {{24: [2], 12: [2, 3]}}")
+        for key, seeds in given.items():
+            # From configurations: lists.
+            check_seeds(f"{where}.more_seeds.{key:g}", tuple(seeds) if isinstance(seeds, list) else seeds)
+        values = {key: tuple(seeds) for key, seeds in given.items()}
+        object.__setattr__(self, "more_seeds", values)
+        if values and self.schedule == Iterative.name:
+            raise ValueError(f"{where}.more_seeds: {given!r}; allowed with other schedules than {self.schedule}")
 
     def _check_gates(self, where: str) -> None:
         gates: Any = self.gates

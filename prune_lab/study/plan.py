@@ -116,6 +116,7 @@ class Plan:
                     f"study.methods.{point.method.name}: two points are called {point.name}; allowed is one"
                 )
             places[point.name] = point
+        self._check_more_seeds()
         self._check_controls()
 
     @classmethod
@@ -167,31 +168,52 @@ class Plan:
         """The seeds of a method."""
         return self.seeds if method.seeds is None else method.seeds
 
+    def seeds_at(self, method: Method, value: float) -> tuple[int, ...]:
+        """The seeds of a method's points with a budget or penalty weight."""
+        seeds = self.seeds_of(method)
+        return seeds + tuple(seed for seed in method.more_seeds.get(value, ()) if seed not in seeds)
+
     def points(self) -> list[Point]:
         """All points, those of a method and a seed from many heads to few.
 
         The first seed of every method comes before the second, so that a study that is stopped early has every line.
         """
         points = []
-        for turn in range(max((len(self.seeds_of(method)) for method in self.methods), default=0)):
+        for turn in range(max((len(seeds) for method in self.methods for seeds in self._all_seeds(method)), default=0)):
             for method in self.methods:
-                for seed in self.seeds_of(method)[turn : turn + 1]:
-                    if method.has_budgets:
-                        points += [Point(method=method, seed=seed, budget=budget) for budget in self.budgets_of(method)]
-                    else:
-                        points += [Point(method=method, seed=seed, weight=weight) for weight in method.weights]
+                for value, seeds in zip(self._values_of(method), self._all_seeds(method), strict=True):
+                    key = "budget" if method.has_budgets else "weight"
+                    points += [Point(method=method, seed=seed, **{key: value}) for seed in seeds[turn : turn + 1]]  # type: ignore[arg-type]
         # Controls take the heads of other points, and are many times the work.
         return sorted(points, key=lambda point: point.method.control is not None)
+
+    def _values_of(self, method: Method) -> tuple[float, ...]:
+        """The budgets or penalty weights of a method."""
+        return self.budgets_of(method) if method.has_budgets else method.weights
+
+    def _all_seeds(self, method: Method) -> list[tuple[int, ...]]:
+        """The seeds of each of them."""
+        return [self.seeds_at(method, value) for value in self._values_of(method)]
 
     def source_of(self, point: Point) -> Point:
         """The point whose heads a control has: of the same seed, or of the first where the method has no such seed."""
         source = self._method(point.method.heads_of or "")
-        seeds = self.seeds_of(source)
+        value = point.weight if point.budget is None else point.budget
+        seeds = self.seeds_at(source, value or 0)
         seed = point.seed if point.seed in seeds else seeds[0]
         return Point(method=source, seed=seed, weight=point.weight, budget=point.budget)
 
     def _method(self, name: str) -> Method:
         return next(method for method in self.methods if method.name == name)
+
+    def _check_more_seeds(self) -> None:
+        """ValueError for further seeds of points that a method does not have."""
+        for method in self.methods:
+            values = self._values_of(method)
+            for value in method.more_seeds:
+                if value not in values:
+                    where = f"study.methods.{method.name}.more_seeds"
+                    raise ValueError(f"{where}: {value:g}; allowed are {', '.join(f'{each:g}' for each in values)}")
 
     def _check_controls(self) -> None:
         """ValueError for a control of points that the study does not have."""

@@ -87,6 +87,19 @@ def test_padding_and_the_split_into_batches_change_nothing():
         assert alone[site] == pytest.approx(factors, rel=1e-7)
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_heads_that_say_the_same_share_a_factor_in_any_precision(norm):
+    """Head 2 is gone, and heads 0 and 1 of each site differ in size alone: many factors fit, one is nearest to 1."""
+    exact = twins(norm)
+    mask = HeadMask.removing({site: [2] for site in exact.sites()}, exact)
+    wanted = rescale_heads(prune_heads(exact, mask), exact, BATCHES).factors
+    rounded = twins(norm).float()
+    found = rescale_heads(prune_heads(rounded, mask), rounded, BATCHES).factors
+    assert list(found) == list(wanted) == exact.sites()
+    for site, factors in wanted.items():
+        assert found[site] == pytest.approx(factors, abs=1e-3), site
+
+
 def test_empty_sites_are_passed_over_and_wild_factors_end_it():
     model = small_model().double()
     smaller = prune_heads(model, HeadMask.keeping({"encoder.0.self": [], "decoder.0.cross": []}, model))

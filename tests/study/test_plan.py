@@ -41,6 +41,21 @@ def test_the_points_of_methods_and_seeds() -> None:
     assert (cut.weight, cut.budget, cut.key, cut.label) == (None, 4, "4", "random, 4 heads")
 
 
+def test_single_budgets_and_weights_may_have_more_seeds() -> None:
+    methods = {
+        "gates": {**GATES, "more_seeds": {0.1: [2, 7]}},
+        "gradient": {**GRADIENT, "more_seeds": {4: [2], 12: [1]}},
+        "m": {"control": "fresh", "heads_of": "gradient", "budgets": [4], "seeds": [1, 2, 3]},
+    }
+    plan = plan_of(methods)
+    names = [point.name for point in plan.points()]
+    assert names[:4] == ["gates-w0.01-seed1", "gates-w0.1-seed1", "gradient-12heads-seed1", "gradient-4heads-seed1"]
+    assert names[4:7] == ["gates-w0.1-seed2", "gradient-4heads-seed2", "gates-w0.1-seed7"]
+    assert names[7:] == ["m-4heads-seed1", "m-4heads-seed2", "m-4heads-seed3"]
+    sources = [plan.source_of(point).name for point in plan.points()[7:]]
+    assert sources == ["gradient-4heads-seed1", "gradient-4heads-seed2", "gradient-4heads-seed1"]
+
+
 def test_budgets_go_from_many_heads_to_few_once_each_and_a_method_may_have_its_own() -> None:
     plan = plan_of({"gradient": GRADIENT, "few": {**GRADIENT, "budgets": [0, 3, 2, 3]}}, budgets=[4, 12, 8, 4])
     assert [plan.budgets_of(method) for method in plan.methods] == [(12, 8, 4), (3, 2, 0)]
@@ -102,6 +117,19 @@ def exact(**changes: Any) -> dict[str, Any]:
 
 
 WRONG = [
+    (criterion(more_seeds={9: [2]}), "study.methods.m.more_seeds: 9; allowed are 12, 4"),
+    (gates(more_seeds={0.5: [2]}), "study.methods.m.more_seeds: 0.5; allowed are 0.01, 0.1"),
+    (
+        criterion(more_seeds=[2]),
+        "study.methods.m.more_seeds: (2,); allowed is a mapping, such as {24: [2], 12: [2, 3]}",
+    ),
+    (criterion(more_seeds={"few": [2]}), "study.methods.m.more_seeds: {'few': [2]}; allowed is a mapping"),
+    (criterion(more_seeds={4: 2}), "study.methods.m.more_seeds.4: 2; allowed are lists of different whole numbers"),
+    (criterion(more_seeds={4: [2, 2]}), "study.methods.m.more_seeds.4: [2, 2]; allowed are lists"),
+    (
+        criterion(more_seeds={4: [2]}, schedule="iterative"),
+        "study.methods.m.more_seeds: {4: [2]}; allowed with other schedules than iterative",
+    ),
     ({"budget": [3]}, "unknown key study.budget; allowed are name, methods, tuning, budgets"),
     (criterion(weight=1), "unknown key study.methods.m.weight; allowed are gates, penalty, weights"),
     (gates(gates={"rate": 1}), "unknown key study.methods.m.gates.rate"),
@@ -254,4 +282,4 @@ def test_what_is_wrong_is_said_in_one_line(study: dict[str, Any], message: str) 
     with pytest.raises(ValueError) as caught:
         plan_of(**study)
     assert str(caught.value).startswith(message) or message in str(caught.value)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 320

@@ -534,6 +534,22 @@ def test_the_base_teaches_after_every_cut_and_not_before(
     assert (record.settings["distillation"], record.settings["distillation_temperature"]) == (0.5, 1)
 
 
+def test_trainings_after_later_cuts_read_other_orders_of_the_text(
+    stages_of: Callable[..., Stages], trainings: list[Training]
+) -> None:
+    """Each begins its text anew: with one seed, short ones would all read the beginning of one order."""
+    method = {"criterion": "gradient", "recovery": True}
+    stages = stages_of({"shot": method, "steps": {**method, "schedule": "iterative"}}, budgets=[4, 2])
+    point_of(stages)
+    point_of(stages, 2)
+    point_of(stages, 3)
+    shot, *steps = (training.more["seeds"] for training in trainings)
+    assert len(steps) == 4 and shot == steps[0] == stages.setup.seeds_of(1)
+    for key in ("data", "dropout"):
+        assert len({getattr(seeds, key) for seeds in steps}) == 4, key
+    assert all((seeds.model, seeds.gates) == (shot.model, shot.gates) for seeds in steps)
+
+
 def test_steps_begin_at_the_nearest_point_that_is_done(stages_of: Callable[..., Stages]) -> None:
     """Also where a point before it failed or was added later."""
     method = {"criterion": "gradient", "schedule": "iterative", "recovery": True}
