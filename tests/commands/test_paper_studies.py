@@ -57,6 +57,32 @@ def test_it_composes_and_has_published_figures_of_methods_that_it_has(study: str
     assert all(re.search(r"\(arXiv \d{4}\.\d{5}\)", block.source) for block in plan.published)
 
 
+def test_the_study_of_all_methods_has_enough_seeds_for_a_table() -> None:
+    """Three for what trains nothing and draws; at 24 and 12 heads two for what trains; controls there."""
+    plan = plan_of("multi30k_all")
+    seeds: dict[str, dict[int | float, set[int]]] = {}
+    for point in plan.points():
+        value = point.weight if point.budget is None else point.budget
+        seeds.setdefault(point.method.name, {}).setdefault(value or 0, set()).add(point.seed)
+    for method in plan.methods:
+        found, name = seeds[method.name], method.name
+        trains = method.gates is not None or method.recovery or method.schedule == "gradual"
+        if method.control is not None:
+            assert set(found) == {24, 12}, name
+        elif not trains:
+            assert all(len(each) == (1 if name == "magnitude" else 3) for each in found.values()), name
+        elif method.weights:
+            assert len(found) == 5 and sum(len(each) >= 2 for each in found.values()) == 2, name
+        else:
+            assert all(len(found[budget]) >= 2 for budget in (24, 12)), name
+        if method.has_budgets and method.control is None and method.distillation is None:
+            assert set(found) == {36, 24, 16, 12, 8}, name
+    both = {method.criterion for method in plan.methods if method.recovery}
+    assert both >= {method.criterion for method in plan.methods if method.criterion and not method.options} - {
+        "shapley"
+    }
+
+
 @pytest.mark.parametrize("study", PAPERS)
 def test_it_is_for_the_tiny_model_on_multi30k(study: str) -> None:
     config = compose("study", f"study={study}")
