@@ -24,7 +24,7 @@ from prune_lab.attention.multi_head import (
     take_projections,
 )
 from prune_lab.attention.options import choice_option, value_dim_of, whole_option
-from prune_lab.attention.products import linear
+from prune_lab.attention.products import exact_linear
 from prune_lab.attention.projected import Factors, ProjectedAttention
 from prune_lab.attention.projection import Projection
 
@@ -138,29 +138,29 @@ class MixtureOfHeadAttention(ProjectedAttention):
             query: the query side [B, T, D].
             live: [H] booleans, False for masked heads; None when all are live.
         """
-        shared = linear(query, self.shared_router.weight)
-        routed = linear(query, self.routed_router.weight)
-        groups = linear(query, self.group_router.weight)
-        num_shared, num_routed = shared.shape[-1], routed.shape[-1]
+        shared, routed, groups = (
+            exact_linear(query, router.weight)
+            for router in (self.shared_router, self.routed_router, self.group_router)
+        )
+        num_shared: int | Tensor = shared.shape[-1]
+        num_chosen: int | Tensor = min(self._k, routed.shape[-1])
+        of_shared = of_routed = None
         if live is not None:
-            of_shared, of_routed = live[:num_shared], live[num_shared:]
-            shared, routed = shared.masked_fill(~of_shared, -math.inf), routed.masked_fill(~of_routed, -math.inf)
-            num_shared, num_routed = int(of_shared.sum()), int(of_routed.sum())
-        k = min(self._k, num_routed)
-        chosen = torch.zeros_like(routed, dtype=torch.bool)
-        if k:
-            chosen = chosen.scatter(-1, routed.topk(k, dim=-1).indices, True)
-        probabilities = _softmax(routed, num_routed)
+            of_shared, of_routed = live[: self.num_shared], live[self.num_shared :]
+            num_shared, num_chosen = of_shared.sum(), of_routed.sum().clamp(max=self._k)
+        chosen, probabilities = _largest(routed, self._k, of_routed), _softmax(routed, of_routed)
+        shared_gates = _softmax(shared, of_shared)
         if self._scaling == "code":
-            routed_gates = _softmax(routed.masked_fill(~chosen, -math.inf), k) * k
-            shared_gates = _softmax(shared, num_shared) * num_shared
+            routed_gates, shared_gates = _softmax(routed, chosen) * num_chosen, shared_gates * num_shared
         else:
-            routed_gates, shared_gates = probabilities * chosen, _softmax(shared, num_shared)
-        if num_shared and num_routed:
+            routed_gates = probabilities * chosen
+        if groups.shape[-1]:
             shares = torch.softmax(groups, dim=-1) * (2 if self._scaling == "code" else 1)
+            if of_shared is not None and of_routed is not None:
+                shares = torch.where(of_shared.any() & of_routed.any(), shares, 1.0)
             shared_gates, routed_gates = shared_gates * shares[..., :1], routed_gates * shares[..., 1:]
         gates = torch.cat((shared_gates, routed_gates), dim=-1).transpose(1, 2)
-        return Routing(gates, probabilities, chosen)
+        return Routing(gates.to(query.dtype), probabilities, chosen)
 
     def _balance(self, routing: Routing, real: Tensor | None) -> tuple[Tensor, dict[str, Tensor]]:
         """The weighted load-balance loss, and per head of the unpruned site: choices and probabilities, summed."""
@@ -238,6 +238,21 @@ def _usual_shared(total_heads: int) -> int:
     return total_heads // 4
 
 
-def _softmax(logits: Tensor, num_there: int) -> Tensor:
-    """Softmax over the last dimension, of which `num_there` are finite; zeros where that is none."""
-    return torch.softmax(logits, dim=-1) if num_there else torch.zeros_like(logits)
+def _largest(logits: Tensor, k: int, live: Tensor | None) -> Tensor:
+    """Which of the logits [B, T, R] are the k largest, of equal ones the first; all that are live where these are fewer.
+
+    With `topk`, which takes any of equal ones, a masked head could be another choice than a removed one.
+    """
+    if live is not None:
+        logits = logits.masked_fill(~live, -math.inf)
+    first = logits.sort(dim=-1, descending=True, stable=True).indices[..., :k]
+    chosen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, first, True)
+    return chosen if live is None else chosen & live
+
+
+def _softmax(logits: Tensor, there: Tensor | None) -> Tensor:
+    """Softmax over those of the last dimension that are there; zeros for the others, and for all where none is."""
+    if there is None:
+        return torch.softmax(logits, dim=-1)
+    some = there.any(-1, keepdim=True)
+    return torch.softmax(logits.masked_fill(some & ~there, -math.inf), dim=-1) * there

@@ -82,6 +82,13 @@ def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return functional.linear(inputs, weight, bias)
 
 
+def exact_linear(inputs: Tensor, weight: Tensor) -> Tensor:
+    """inputs W^T: [..., I] -> [..., O], in float32 at least, whatever type is in force: for what is then chosen by."""
+    exact = torch.promote_types(inputs.dtype, torch.float32)
+    with torch.autocast(inputs.device.type, enabled=False):
+        return functional.linear(inputs.to(exact), weight.to(exact))
+
+
 class Linear(nn.Linear):
     """`torch.nn.Linear` whose product follows `products_in`."""
 

@@ -19,6 +19,7 @@ from prune_lab.attention.cost import PartCost
 from prune_lab.attention.short import fused_only
 
 _FUSED = functional.scaled_dot_product_attention
+_LINEAR = functional.linear
 
 
 class _Operations(TorchDispatchMode):
@@ -42,10 +43,10 @@ class _Operations(TorchDispatchMode):
             self.others += PartCost(read=sum(map(_numbers, args)), written=result.numel())
         return result
 
-    def map_rows(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def map_rows(self, inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         """Stands for linear layers of the package."""
         with self._known():
-            outputs = functional.linear(inputs, weight, bias)
+            outputs = _LINEAR(inputs, weight, bias)
         if outputs.numel():
             self.linear += PartCost(
                 flops=2 * inputs.numel() * len(weight),
@@ -76,6 +77,7 @@ def count_operands(run: Callable[[], Any]) -> tuple[PartCost, PartCost]:
     stand_in = mock.Mock(linear=operations.map_rows)
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(reduced, "ReducedProducts", lambda kind: stand_in))
+        stack.enter_context(mock.patch.object(functional, "linear", operations.map_rows))  # those that stay exact
         stack.enter_context(mock.patch.object(functional, "scaled_dot_product_attention", operations.attend))
         stack.enter_context(reduced.reduced_products("bfloat16", torch.device("cpu")))
         for each in (torch.no_grad(), fused_only(), operations):

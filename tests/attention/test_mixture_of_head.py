@@ -3,6 +3,7 @@
 Shapes: see `attention_loops`; F shared and R routed heads.
 """
 
+import copy
 import math
 
 import pytest
@@ -40,6 +41,12 @@ OPTIONS = [
 
 def softmax(logits):
     return softmax_where(logits, [True] * len(logits))
+
+
+@torch.no_grad()
+def zero_routers(block):
+    for router in (block.shared_router, block.routed_router, block.group_router):
+        router.weight.zero_()
 
 
 def routing(block, options, heads, x):
@@ -162,6 +169,34 @@ def test_masked_heads_leave_softmax_choice_and_multipliers(options):
                 for head in range(num_shared, H):
                     probability = found.probabilities[row, position, head - num_shared]
                     close(probability, probabilities.get(head, torch.zeros_like(probability)), f"{kept}, head {head}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("options", [{}, {"num_shared": 0, "k": 1}, {"num_shared": 0, "k": 2}], ids=str)
+@pytest.mark.parametrize("num_heads", [4, 8, 16])
+def test_of_equal_heads_the_first_are_chosen_whether_others_are_masked_or_gone(num_heads, options, dtype):
+    """Routers of zeros, every head taken in turn; in bfloat16 the choice alone."""
+    generator = torch.Generator().manual_seed(2)
+    query = torch.randn(B, T, D, generator=generator, dtype=torch.float64).to(dtype)
+    sizes = {"numbers": range(num_heads), "total_heads": num_heads}
+    for is_zero in (True, False):
+        whole = make("mixture_of_head", "encoder.self", options=options, **sizes).to(dtype)
+        if is_zero:
+            zero_routers(whole)
+        num_shared, num_routed = whole.num_shared, num_heads - whole.num_shared
+        k = options.get("k", (num_routed + 1) // 2)
+        if is_zero:
+            assert (whole.route(query).chosen == (torch.arange(num_routed) < k)).all()
+        for gone in range(num_heads):
+            kept = [head for head in range(num_heads) if head != gone]
+            live, cut = torch.tensor([head in kept for head in range(num_heads)]), copy.deepcopy(whole)
+            cut.keep_heads(kept)
+            routed = torch.tensor([head - num_shared for head in kept if head >= num_shared])
+            masked, removed = whole.route(query, live), cut.route(query)
+            assert masked.chosen[..., routed].equal(removed.chosen), f"without {gone}"
+            if dtype == torch.float64:
+                output = whole(query, query, AttentionMask(), gates=live.to(dtype), live=live).output
+                close(output, cut(query, query, AttentionMask()).output, f"without {gone}")
 
 
 @pytest.mark.parametrize("scaling", ["code", "paper"])
