@@ -54,9 +54,12 @@ class MixtureOfHeadAttention(ProjectedAttention):
     shared ones times their number, and a1 and a2 times 2: routers of zeros with k = all then give g = 1 everywhere,
     which is multi-head attention. Where one of the two kinds of heads is missing, the other's a is 1, with either.
 
-    A head that is removed or masked takes no part in softmax, choice and multipliers; k is at most the number of routed
-    heads that remain. While it trains, the block adds the load-balance loss sum_i P_i f_i over routed heads (eq. 8),
-    with P_i the mean probability of head i over real tokens and f_i the share of them that chose it.
+    A head that is removed or masked takes no part in softmax, choice and multipliers, nor does one whose gate is 0 in
+    evaluation; while they train, gates only multiply. k is at most the number of routed heads that remain, and of heads
+    with equal logits (in float32 at least) those with the lowest numbers are chosen.
+
+    While it trains, the block adds the load-balance loss sum_i P_i f_i over routed heads (eq. 8), with P_i the
+    mean probability of head i over real tokens and f_i the share of them that chose it.
 
     Args:
         sizes: of the site.
@@ -139,8 +142,7 @@ class MixtureOfHeadAttention(ProjectedAttention):
             live: [H] booleans, False for masked heads; None when all are live.
         """
         shared, routed, groups = (
-            exact_linear(query, router.weight)
-            for router in (self.shared_router, self.routed_router, self.group_router)
+            exact_linear(query, router.weight) for router in (self.shared_router, self.routed_router, self.group_router)
         )
         num_shared: int | Tensor = shared.shape[-1]
         num_chosen: int | Tensor = min(self._k, routed.shape[-1])
@@ -239,7 +241,7 @@ def _usual_shared(total_heads: int) -> int:
 
 
 def _largest(logits: Tensor, k: int, live: Tensor | None) -> Tensor:
-    """Which of the logits [B, T, R] are the k largest, of equal ones the first; all that are live where these are fewer.
+    """Which of the logits [B, T, R] are the k largest, of equal ones the first; never those that are not live.
 
     With `topk`, which takes any of equal ones, a masked head could be another choice than a removed one.
     """

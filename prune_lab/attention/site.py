@@ -19,7 +19,8 @@ class AttentionSite(nn.Module):
     """One attention block and what is known of its heads.
 
     A masked head has its gate held at zero; it stays in the weights, yet counts as gone everywhere (`heads`, penalty,
-    scores).
+    scores). So does, for heads that depend on which others there are, one whose gate is exactly 0 in evaluation: the
+    gated model is then the one that is left without it. While they train, gates only multiply.
 
     Args:
         name: the site, for instance ``decoder.0.cross``.
@@ -71,6 +72,8 @@ class AttentionSite(nn.Module):
         """
         gates = self.gates(query.dtype)
         live = self.head_mask if self._masked else None  # as `gates` has just found it
+        if self.gate is not None and gates is not None and not self.training:
+            live = gates != 0
         if head_gates is not None:
             if head_gates.dtype == torch.bool:
                 live = head_gates if live is None else live & head_gates

@@ -29,6 +29,8 @@ from attention_loops import (
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.mixture_of_head import MixtureOfHeadAttention
+from prune_lab.attention.site import AttentionSite
+from prune_lab.gates.fixed import FixedGate
 
 OPTIONS = [
     {},
@@ -225,6 +227,19 @@ def test_a_trained_gate_multiplies_and_changes_no_choice():
     with torch.no_grad():
         block.output.weight[:, K : 2 * K] = 0
     close(closed, block(query, query, mask).output, "gate of 0")
+
+
+def test_a_site_takes_closed_heads_out_of_routing_in_evaluation_alone():
+    site = AttentionSite("encoder.0.self", make("mixture_of_head", "encoder.self")).eval()
+    query, _, mask, _ = sides("encoder.self")
+    site.gate, factors = FixedGate(num_heads=H), torch.tensor([1.0, 0.0, 1.0, 1.0])
+    site.gate.factors = factors
+    block, live = site.attention, factors != 0
+    removed = block(query, query, mask, gates=factors.double(), live=live).output
+    assert torch.equal(site(query, query, mask).output, removed)
+    multiplied = block.train()(query, query, mask, gates=factors.double()).output
+    assert torch.equal(site.train()(query, query, mask).output, multiplied)
+    assert (multiplied - removed).abs().max() > 1e-3
 
 
 # Parameters
