@@ -115,7 +115,8 @@ class CollaborativeAttention(ProjectedAttention):
 
     def split_queries(self, projected: Tensor) -> Tensor:
         """[B, T, M] -> [B, H, T, M], mixed."""
-        return projected[:, None] * self.mixing[:, None]
+        # In the type of the product: autocast has keys and values in it too.
+        return projected[:, None] * self.mixing[:, None].to(projected.dtype)
 
     def split_keys(self, projected: Tensor) -> Tensor:
         """[B, S, M] -> [B, 1, S, M], the same for all heads."""

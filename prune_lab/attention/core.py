@@ -49,7 +49,7 @@ def attend(
     if need_weights or is_linearised():
         output, weights = attend_by_scores(query @ key.transpose(-2, -1) * scale, value, mask, dropout=dropout)
         return output, weights if need_weights else None
-    if dropout == 0 and is_short(query, key):
+    if dropout == 0 and is_short(query, key, value):
         return attend_short(query, key, value, mask, scale), None
     if mask.causal and mask.allowed is not None:
         mask = AttentionMask(mask.dense(query.shape[-2], key.shape[-2], query.device))

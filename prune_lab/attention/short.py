@@ -41,9 +41,14 @@ def fused_only() -> Iterator[None]:
         _allowed = before
 
 
-def is_short(query: Tensor, key: Tensor) -> bool:
-    """Whether this is the faster way for queries [B, H, T, K] and keys [B, H, S, K]."""
+def is_short(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether this is the faster way for queries [B, H, T, K], keys [B, H, S, K] and values [B, H, S, V].
+
+    All three have to be of one type: autocast would bring them to one in the forward pass alone.
+    """
     if not _allowed or query.device.type != "cpu" or query.dtype not in _TYPES or torch.compiler.is_compiling():
+        return False
+    if not query.dtype == key.dtype == value.dtype:
         return False
     if torch.is_grad_enabled():
         return key.shape[2] <= _MOST_KEYS

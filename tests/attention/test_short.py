@@ -90,14 +90,15 @@ def test_tensors_of_any_strides() -> None:
 
 
 def test_where_it_is_used() -> None:
-    short, long = inputs(64, 64, torch.float32)[:2], inputs(65, 65, torch.float32)[:2]
+    short, long = inputs(64, 64, torch.float32)[:3], inputs(65, 65, torch.float32)[:3]
     assert is_short(*short) and not is_short(*long)
     assert not is_short(*(tensor.half() for tensor in short))
+    assert not is_short(short[0], *(tensor.bfloat16() for tensor in short[1:])), "of one type alone"
     with torch.no_grad():
-        assert not is_short(*short) and not is_short(*inputs(16, 16)[:2])
-        assert is_short(torch.zeros(64, 2, 4, 8), torch.zeros(64, 2, 16, 8))
-        assert is_short(torch.zeros(64, 2, 1, 8), torch.zeros(64, 2, 300, 8))  # a step of decoding
-        assert not is_short(torch.zeros(64, 2, 17, 8), torch.zeros(64, 2, 17, 8))
+        assert not is_short(*short) and not is_short(*inputs(16, 16)[:3])
+        assert is_short(torch.zeros(64, 2, 4, 8), *[torch.zeros(64, 2, 16, 8)] * 2)
+        assert is_short(torch.zeros(64, 2, 1, 8), *[torch.zeros(64, 2, 300, 8)] * 2)  # a step of decoding
+        assert not is_short(*[torch.zeros(64, 2, 17, 8)] * 3)
 
 
 def test_layers_share_what_is_derived_from_a_mask() -> None:

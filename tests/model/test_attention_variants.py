@@ -323,3 +323,24 @@ def test_models_in_bfloat16_run(model, batch):
     loss = training_loss(pruned.train(), batch)
     loss.backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in pruned.parameters()) and loss.isfinite()
+
+
+def test_a_step_of_training_and_a_search_under_autocast(example, small_model, batch):
+    """Losses, gradients and hypotheses in bfloat16 products are near those of float32."""
+    config = small_model(attention=example, encoder_layers=1, decoder_layers=2).config
+    torch.manual_seed(0)
+    model, found = Transformer(config).train(), {}  # as it starts: weights at which nothing is amplified
+    for is_on in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_on):
+            loss, _ = BatchLoss(model, label_smoothing=0.1)(text_of(batch))
+        loss.backward()
+        gradients = [each.grad.flatten() for each in model.parameters() if each.grad is not None]
+        found[is_on] = loss.detach().float(), torch.cat(gradients).float()
+    torch.testing.assert_close(found[True][0], found[False][0], rtol=0.02, atol=0)
+    away, whole = (found[True][1] - found[False][1]).norm(), found[False][1].norm()
+    assert 0 < away < 0.2 * whole
+    model.eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        hypotheses = model.generate(batch[0], beam_size=3, max_length=4)
+    assert len(hypotheses) == len(batch[0]) and any(hypotheses)
