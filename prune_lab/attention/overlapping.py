@@ -148,8 +148,15 @@ class OverlappingAttention(ProjectedAttention):
         """See `Attention.take_weights`: the channels as they are, zeros in the new columns of W_O.
 
         Nothing changes where values alone overlap. Else scores do: each is one of more channels than before.
+
+        Raises:
+            ValueError: a block with other sizes, or with values of another width than K.
         """
         check_source(self, source)
+        if source.value_dim != self.head_dim:
+            raise ValueError(
+                f"source: its value_head_dim is {source.value_dim}; allowed is the head width, {self.head_dim}"
+            )
         given = {name: getattr(source, name) for name in ("query", "key", "value")}
         for name, overlap in (
             ("query", self._score_overlap),

@@ -269,6 +269,10 @@ def test_weights_of_another_site_are_not_taken(name, kind):
         block.take_weights(build("multi_head", kind, head_dim=4))
     with pytest.raises(ValueError, match=r"source: its numbers is \(0, 1\); allowed is that of the block"):
         block.take_weights(build("multi_head", kind, numbers=(0, 1)))
+    with pytest.raises(ValueError, match=r"^source: its value_head_dim is 5; allowed is .*8.*$"):
+        block.take_weights(build({"name": "multi_head", "options": {"value_head_dim": 5}}, kind))
+    with pytest.raises(ValueError, match="^source: a .*; allowed is a multi-head block$"):
+        block.take_weights(build("talking_heads", kind))
 
 
 @pytest.mark.parametrize("kept", [(0, 1, 2, 3), (1, 2), ()], ids=str)
