@@ -59,6 +59,8 @@ class CollaborativeAttention(ProjectedAttention):
         {"form": "compressed", "shared_width": 3},
         {"form": "compressed", "shared_width": 1, "content_bias": False},
     )
+    takes_rotary: ClassVar[bool] = False
+    reads_entries_once: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -96,7 +96,8 @@ class ScoreMatrices(NamedTuple):
     Attributes:
         query: A [H, D, R], the scale included.
         key: B [H, D, R].
-        left_out: what else the scores of this block depend on, in words; empty where they are these products alone.
+        left_out: what else the scores of this block depend on, in words (`biases` and `rotary positions` are told by
+            these); empty where they are these products alone.
             What adds the same to all scores of a query changes no weight, and is not told.
     """
 
@@ -111,6 +112,10 @@ class Attention(nn.Module, ABC):
     A variant's constructor takes the sizes of its site, and its options as keyword-only arguments that all have
     defaults; it raises ValueError, with both numbers, for options that do not fit the sizes.
 
+    Whatever a variant is, its parts `query`, `key`, `value` and `output` are linear maps with `weight` and `bias` (see
+    `prune_lab.attention.projected`, which most build upon): queries and keys decide on attention weights alone, and the
+    output is linear in what `value` and `output` give, biases included.
+
     Args:
         sizes: see there.
 
@@ -118,10 +123,16 @@ class Attention(nn.Module, ABC):
         name: the short name, in configurations, exports and messages.
         sizes: as they were given, with the heads that remain now.
         examples: options that the contract tests try, beside the defaults.
+        takes_rotary: whether there can be rotary positions; the constructor refuses them with a ValueError otherwise.
+        reads_entries_once: whether every number that a cache holds is an operand of one product in a pass, no more and
+            no less. Not so where heads share some of them and may each get a copy, or where some are added to scores or
+            make what mixes them; `cost` then counts each once, however often it is read.
     """
 
     name: ClassVar[str]
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
+    takes_rotary: ClassVar[bool] = True
+    reads_entries_once: ClassVar[bool] = True
 
     def __init__(self, sizes: AttentionSizes) -> None:
         super().__init__()

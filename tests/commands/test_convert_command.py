@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.grouped_query import GroupedQueryAttention
 from prune_lab.attention.multi_head import MultiHeadAttention
+from prune_lab.attention.registry import ATTENTION
 from prune_lab.heads import HeadMask
 from prune_lab.model.conversion import convert_attention
 from prune_lab.model.storage import load_export, weights_hash
@@ -21,14 +23,10 @@ from prune_lab.results.record import Record
 Run = Callable[..., Any]
 COMPRESSED = ("attention=collaborative", "attention.options.form=compressed", "attention.options.shared_width=8")
 RECOVERY = ("trainer.max_steps=3",)
-EXACT = {
-    "collaborative": {},
-    "dynamically_composable": {},
-    "grouped_query": {"n_kv": 4},
-    "mixture_of_head": {"k": 3},
-    "overlapping": {"overlap": 2, "parts": "values"},
-    "talking_heads": {},
-}
+# Options of each variant with which it is the same function as multi-head attention with 4 heads.
+SIZES = AttentionSizes(d_model=32, numbers=tuple(range(4)), total_heads=4, head_dim=8)
+EXACT = [(name, variant.exact_options(SIZES)) for name, variant in sorted(ATTENTION.items()) if name != "multi_head"]
+EXACT += [("overlapping", {"overlap": 2, "parts": "values"})]
 SOURCE = torch.tensor([[5, 6, 7, 8, 2], [9, 4, 2, 0, 0]])
 TARGET = torch.tensor([[1, 8, 7, 2], [1, 5, 2, 0]])
 
@@ -68,15 +66,17 @@ def convert(run: Run, settings: list[str]) -> Run:
     return lambda *overrides: run("convert", *settings, "output=run", *overrides)
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_the_identity_settings_change_no_logit(small_model: Callable[..., Transformer], name: str) -> None:
+@pytest.mark.parametrize(("name", "options"), EXACT, ids=str)
+def test_the_identity_settings_change_no_logit(
+    small_model: Callable[..., Transformer], name: str, options: dict[str, Any]
+) -> None:
     """Heads that are masked and removed, gates and biases come along."""
     whole = small_model().double()
     model = prune_heads(whole, HeadMask.removing({"decoder.0.self": [1], "encoder.0.self": range(4)}, whole))
     model = mask_heads(model, HeadMask.removing({"decoder.1.cross": [0, 2]}, model))
     model.add_gates("hard_concrete", ["encoder.self"])
     model.gates()["encoder.1.self"].log_a.data = torch.tensor([1.0, -1.0, 2.0, 0.5])  # type: ignore[union-attr]
-    found = convert_attention(model, {"name": name, "options": EXACT[name]})
+    found = convert_attention(model, {"name": name, "options": options})
     assert found.facts == {} and found.sites == tuple(model.sites())
     torch.testing.assert_close(logits(found.model), logits(model), rtol=0, atol=1e-10)
     assert found.model.heads() == model.heads() and found.model.config.attention["name"] == name
