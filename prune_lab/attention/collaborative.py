@@ -60,7 +60,7 @@ class CollaborativeAttention(ProjectedAttention):
         {"form": "compressed", "shared_width": 1, "content_bias": False},
     )
     takes_rotary: ClassVar[bool] = False
-    reads_entries_once: ClassVar[bool] = False
+    reads_all_once: ClassVar[bool] = False
 
     def __init__(
         self,

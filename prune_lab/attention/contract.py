@@ -124,15 +124,16 @@ class Attention(nn.Module, ABC):
         sizes: as they were given, with the heads that remain now.
         examples: options that the contract tests try, beside the defaults.
         takes_rotary: whether there can be rotary positions; the constructor refuses them with a ValueError otherwise.
-        reads_entries_once: whether every number that a cache holds is an operand of one product in a pass, no more and
-            no less. Not so where heads share some of them and may each get a copy, or where some are added to scores or
-            make what mixes them; `cost` then counts each once, however often it is read.
+        reads_all_once: whether all numbers of a cache, and all weights that `cost` counts for attention, are operands
+            of one product in a pass, no more and no less. Not so where heads share entries and may each get a copy,
+            where entries are added to scores or make what mixes them, or where weights are mere factors; `cost` then
+            counts each once.
     """
 
     name: ClassVar[str]
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
     takes_rotary: ClassVar[bool] = True
-    reads_entries_once: ClassVar[bool] = True
+    reads_all_once: ClassVar[bool] = True
 
     def __init__(self, sizes: AttentionSizes) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ class DynamicallyComposableAttention(ComposedAttention):
         {"rank": 3, "before": False, "value_head_dim": 5},
         {"rank": 0, "static": False, "after": False},
     )
-    reads_entries_once: ClassVar[bool] = False
+    reads_all_once: ClassVar[bool] = False
 
     before: nn.Parameter
     after: nn.Parameter

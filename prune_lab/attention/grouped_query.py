@@ -40,7 +40,7 @@ class GroupedQueryAttention(ProjectedAttention):
 
     name: ClassVar[str] = "grouped_query"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"n_kv": 1}, {"n_kv": 4, "value_head_dim": 5})
-    reads_entries_once: ClassVar[bool] = False
+    reads_all_once: ClassVar[bool] = False
 
     def __init__(self, sizes: AttentionSizes, *, n_kv: int | None = None, value_head_dim: int | None = None) -> None:
         total = sizes.total_heads

@@ -322,7 +322,7 @@ def test_what_products_read_and_write_is_what_is_counted(example_once, kind, kep
         assert products.written == others.written and products.entries_written == projections.entries_read == 0
         assert products.entries_read == cost.cache_elements
         read = products.read + products.entries_read
-        if block.reads_entries_once:
+        if block.reads_all_once:
             assert read + products.weights == others.read
         else:
             assert read - cost.cache_elements <= others.read <= read + len(kept) * cost.cache_elements
