@@ -193,7 +193,8 @@ class CollaborativeAttention(ProjectedAttention):
         """See `Attention.take_weights`: a decomposition of the heads' W_Q,h^T W_K,h (section 4.2), exact from H*K on.
 
         Returns:
-            `reconstruction_error`, the relative Frobenius error of these products, where the shared width is below H*K.
+            `reconstruction_error`, the relative Frobenius error of these products, where the shared width is below H*K,
+            and how many `sweeps` of alternating least squares were made.
 
         Raises:
             ValueError: a block with other sizes or value width, or with biases of queries where this has no content
@@ -223,7 +224,7 @@ class CollaborativeAttention(ProjectedAttention):
         self.mixing.copy_(found.mixing)
         self.query.weight.copy_(found.query)
         self.key.weight.copy_(found.key)
-        return {} if found.is_exact else {"reconstruction_error": found.error}
+        return {} if found.is_exact else {"reconstruction_error": found.error, "sweeps": found.num_sweeps}
 
 
 def keep_heads(module: CollaborativeAttention, kept: Sequence[int]) -> None:

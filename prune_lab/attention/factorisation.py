@@ -24,6 +24,7 @@ class SharedFactors(NamedTuple):
         key: [M, D].
         error: Frobenius norm of what is missing, divided by that of the products.
         is_exact: whether M was enough to write the products down as they are.
+        num_sweeps: of alternating least squares; 0 where it is exact.
     """
 
     mixing: Tensor
@@ -31,6 +32,7 @@ class SharedFactors(NamedTuple):
     key: Tensor
     error: float
     is_exact: bool
+    num_sweeps: int = 0
 
 
 def factorise_scores(queries: Tensor, keys: Tensor, width: int) -> SharedFactors:
@@ -53,8 +55,7 @@ def factorise_scores(queries: Tensor, keys: Tensor, width: int) -> SharedFactors
         pad = torch.nn.functional.pad
         return SharedFactors(mixing, pad(queries.flatten(0, 1), added), pad(keys.flatten(0, 1), added), 0.0, True)
     products = queries.double().transpose(1, 2) @ keys.double()
-    factors = _improved(products, _strongest_directions(products, head_dim, width))
-    mixing, query, key = factors
+    (mixing, query, key), num_sweeps = _improved(products, _strongest_directions(products, head_dim, width))
     missing = products - torch.einsum("hm,md,me->hde", mixing, query.T, key.T)
     norm = float(products.norm())
     error = float(missing.norm()) / norm if norm else 0.0
@@ -63,7 +64,7 @@ def factorise_scores(queries: Tensor, keys: Tensor, width: int) -> SharedFactors
     goal = (sizes[1] * sizes[2] * sizes[0] / num_heads**0.5).sqrt()
     mixing, query, key = mixing / sizes[0] * num_heads**0.5, query / sizes[1] * goal, key / sizes[2] * goal
     kind = queries.dtype
-    return SharedFactors(mixing.to(kind), query.T.to(kind), key.T.to(kind), error, False)
+    return SharedFactors(mixing.to(kind), query.T.to(kind), key.T.to(kind), error, False, num_sweeps)
 
 
 def _strongest_directions(products: Tensor, head_dim: int, width: int) -> list[Tensor]:
@@ -77,11 +78,13 @@ def _strongest_directions(products: Tensor, head_dim: int, width: int) -> list[T
     return [mixing, (left[heads, :, places] * values[heads, places][:, None]).T, right[heads, places].T]
 
 
-def _improved(products: Tensor, start: list[Tensor]) -> list[Tensor]:
+def _improved(products: Tensor, start: list[Tensor]) -> tuple[list[Tensor], int]:
+    """Better factors, and after how many sweeps."""
     import tensorly
     from tensorly.cp_tensor import CPTensor
     from tensorly.decomposition import parafac
 
+    errors: list[float] = []
     with tensorly.backend_context("pytorch", local_threadsafe=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         weights = torch.ones(start[0].shape[1], dtype=products.dtype, device=products.device)
@@ -91,6 +94,7 @@ def _improved(products: Tensor, start: list[Tensor]) -> list[Tensor]:
             init=CPTensor((weights, [each.clone() for each in start])),
             n_iter_max=_MOST_SWEEPS,
             tol=_TOLERANCE,
+            callback=lambda _, error: errors.append(float(error)),
         )
     mixing, query, key = found.factors
-    return [mixing * found.weights, query, key]
+    return [mixing * found.weights, query, key], len(errors) - 1  # one is that of the start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,11 @@ class Converted:
     facts: dict[str, dict[str, float]]
 
 
-def convert_attention(model: Transformer, attention: str | Mapping[str, Any]) -> Converted:
+def convert_attention(
+    model: Transformer,
+    attention: str | Mapping[str, Any],
+    after_site: Callable[[str, Mapping[str, float]], None] | None = None,
+) -> Converted:
     """A copy with other attention variants, each started from the weights of its multi-head site.
 
     What a site's weights become, and whether it is the same function, its variant says (`Attention.take_weights`).
@@ -38,6 +42,7 @@ def convert_attention(model: Transformer, attention: str | Mapping[str, Any]) ->
     Args:
         model: stays as it is.
         attention: see `ModelConfig.attention`.
+        after_site: called with each site that was converted and what its variant says of it, once that is done.
 
     Raises:
         ValueError: no model, an unknown variant or option, or a site that is neither multi-head nor of the variant.
@@ -62,6 +67,8 @@ def convert_attention(model: Transformer, attention: str | Mapping[str, Any]) ->
         site.attention = block
         sites.append(name)
         facts.update({name: found} if found else {})
+        if after_site is not None:
+            after_site(name, found)
     converted.config.attention = config.attention
     converted.freeze_unused()
     return Converted(model=converted, sites=tuple(sites), facts=facts)

@@ -69,13 +69,13 @@ class _Conversion:
             print(f"{CONVERTED}: done before, {result_line(done)}", flush=True)
             return
         torch.manual_seed(self._settings.seeds.model)
-        found = convert_attention(self._model, self._settings.attention)
+        found = convert_attention(self._model, self._settings.attention, after_site=_tell_site)
         self._facts = {"attention": found.model.config.attention, "converted": {"sites": list(found.sites)}}
         for key in dict.fromkeys(key for facts in found.facts.values() for key in facts):
             values = {site: facts[key] for site, facts in found.facts.items() if key in facts}
             self._facts["converted"][key] = values
             smallest, largest = min(values.values()), max(values.values())
-            print(f"{key.replace('_', ' ')} of {len(values)} sites: {smallest:.2g} to {largest:.2g}", flush=True)
+            print(f"{key.replace('_', ' ')} of {len(values)} sites: {smallest:.3g} to {largest:.3g}", flush=True)
         found.model.save_pretrained(place / EXPORT)
         self._measure(place, CONVERTED, {}, None)
 
@@ -104,3 +104,10 @@ class _Conversion:
             seconds={} if result is None else {"training": result.seconds},
         )
         print(f"{place.name}: {place / EXPORT}  {result_line(record)}", flush=True)
+
+
+def _tell_site(site: str, facts: Mapping[str, float]) -> None:
+    """A line for each site at which something was lost: the decomposition of a large one takes a while."""
+    if facts:
+        told = ", ".join(f"{key.replace('_', ' ')} {value:.3g}" for key, value in facts.items())
+        print(f"  {site}: {told}", flush=True)

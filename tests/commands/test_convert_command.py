@@ -118,7 +118,10 @@ def test_a_kind_of_site_alone(small_model: Callable[..., Transformer]) -> None:
 
 def test_before_and_after_recovery(recovered: tuple[Path, str], base: Path) -> None:
     directory, said = recovered
-    assert re.match(r"reconstruction error of 3 sites: \S+ to \S+\nconverted: run/converted/export  6 heads, ", said)
+    for site in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
+        assert re.search(rf"(?m)^  {site}: reconstruction error 0\.\d+, sweeps \d+$", said)
+    summary = r"\nreconstruction error of 3 sites: \S+ to \S+\nsweeps of 3 sites: \d+ to \d+\n"
+    assert re.search(rf"{summary}converted: run/converted/export  6 heads, ", said)
     assert "\nrecovered: run/recovered/export  6 heads, synthetic test BLEU " in said
     records = {place: Record.load(directory / place) for place in ("input", "converted", "recovered")}
     whole = load_export(base / "export")
