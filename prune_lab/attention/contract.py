@@ -225,7 +225,8 @@ class Attention(nn.Module, ABC):
         """Start from a trained multi-head block of the same sizes: the same function, or one as close as it can be.
 
         Returns:
-            what a record should say of it, for instance a reconstruction error; empty where nothing was lost.
+            what a record should say of it, for instance a reconstruction error; empty where nothing was lost, and only
+            there.
 
         Raises:
             ValueError: a block with other sizes.

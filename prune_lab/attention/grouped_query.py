@@ -18,7 +18,7 @@ from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
 from prune_lab.attention.options import value_dim_of, whole_option
 from prune_lab.attention.projected import ProjectedAttention, split_heads
-from prune_lab.attention.projection import rows_of
+from prune_lab.attention.projection import relative_error, rows_of
 
 
 class GroupedQueryAttention(ProjectedAttention):
@@ -135,13 +135,22 @@ class GroupedQueryAttention(ProjectedAttention):
 
     @torch.no_grad()
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
-        """See `Attention.take_weights`: each key/value head is the mean of those of its group (Ainslie 2023, 2.1)."""
+        """See `Attention.take_weights`: each key/value head is the mean of those of its group (Ainslie 2023, 2.1).
+
+        Returns:
+            where a key/value head is read by several heads, `key_error` and `value_error`: the relative Frobenius error
+            of the weights that the heads read keys and values by.
+
+        Raises:
+            ValueError: a block with other sizes or value width.
+        """
         check_source(self, source)
         check_value_dim(self, source)
         self.query.copy_from(source.query.weight, source.query.bias)
         self.output.copy_from(source.output.weight, source.output.bias)
         num = len(self.key_value_numbers)
         members = [[head for head, place in enumerate(self._places) if place == wanted] for wanted in range(num)]
+        facts: dict[str, float] = {}
         for name, width in (("key", self.head_dim), ("value", self.value_dim)):
             given, own = getattr(source, name), getattr(self, name)
 
@@ -151,7 +160,11 @@ class GroupedQueryAttention(ProjectedAttention):
 
             if self.numbers:
                 own.copy_from(means(given.weight), None if given.bias is None else means(given.bias))
-        return {}
+            if num < self.num_heads:
+                heads = given.weight.unflatten(0, (-1, width))
+                read = torch.stack([own.weight.unflatten(0, (-1, width))[place] for place in self._places])
+                facts[f"{name}_error"] = relative_error(read, heads)
+        return facts
 
 
 def keep_heads(module: GroupedQueryAttention, kept: Sequence[int]) -> None:

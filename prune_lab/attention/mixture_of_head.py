@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.cost import NOTHING, AttentionCost, linear_cost
@@ -29,6 +29,7 @@ from prune_lab.attention.projected import Factors, ProjectedAttention
 from prune_lab.attention.projection import Projection
 
 SCALINGS = ("code", "paper")
+_ROUTER_GAIN = 0.05
 
 
 class Routing(NamedTuple):
@@ -113,11 +114,11 @@ class MixtureOfHeadAttention(ProjectedAttention):
             value_rows=num_heads * value_dim,
             value_dim=value_dim,
         )
-        # Small routers: tokens begin with factors near those of multi-head attention.
+        # Small routers: factors of heads that are on begin within about a tenth of their mean.
         num_groups = 2 if 0 < self.num_shared < self.num_heads else 0
-        self.shared_router = Projection(sizes.d_model, self.num_shared, False, 0.5)
-        self.routed_router = Projection(sizes.d_model, self.num_heads - self.num_shared, False, 0.5)
-        self.group_router = Projection(sizes.d_model, num_groups, False, 0.5)
+        self.shared_router = Projection(sizes.d_model, self.num_shared, False, _ROUTER_GAIN)
+        self.routed_router = Projection(sizes.d_model, self.num_heads - self.num_shared, False, _ROUTER_GAIN)
+        self.group_router = Projection(sizes.d_model, num_groups, False, _ROUTER_GAIN)
 
     @property
     def num_shared(self) -> int:
@@ -226,13 +227,35 @@ class MixtureOfHeadAttention(ProjectedAttention):
     def take_weights(self, source: MultiHeadAttention) -> dict[str, float]:
         """See `Attention.take_weights`: routers of zeros.
 
-        It is the same function where all routed heads are chosen and the scaling is `code`.
+        It is the same function where all routed heads are chosen and the scaling is `code`. Where fewer are, all tokens
+        would start with the same ones: then W_r starts small and random instead, the same at each conversion (drawn
+        with a seed of the layer's number, and another for cross sites).
+
+        Returns:
+            `factor_error`, the root mean square of 1 - g over heads at routers of zeros, where factors are not all 1.
+
+        Raises:
+            ValueError: a block with other sizes or value width.
         """
         check_source(self, source)
         take_projections(self, source)
         for router in (self.shared_router, self.routed_router, self.group_router):
             router.weight.zero_()
-        return {}
+        num_routed = self.num_heads - self.num_shared
+        chooses = self._k < num_routed
+        if not chooses and (self._scaling == "code" or self.num_heads < 2):
+            return {}
+        factors = self.route(self.query.weight.new_zeros(1, 1, self.sizes.d_model)).gates.double()
+        if chooses:
+            self._draw_choice()
+        return {"factor_error": float((1 - factors).square().mean().sqrt())}
+
+    def _draw_choice(self) -> None:
+        """Small numbers in W_r; those of a head are the same whatever other heads there are."""
+        rows = torch.empty(self.sizes.total_heads - self._num_shared, self.sizes.d_model)
+        generator = torch.Generator().manual_seed(2 * self.sizes.layer + self.sizes.cross)
+        nn.init.xavier_uniform_(rows, gain=_ROUTER_GAIN, generator=generator)
+        self.routed_router.weight.copy_(rows[[number - self._num_shared for number in self.numbers[self.num_shared :]]])
 
 
 def _usual_shared(total_heads: int) -> int:

@@ -6,6 +6,7 @@ overlap on each side, W = K + 2o.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source
 from prune_lab.attention.options import choice_option, switch_option, whole_option
 from prune_lab.attention.projected import ProjectedAttention, split_heads
-from prune_lab.attention.projection import rows_of
+from prune_lab.attention.projection import relative_error, rows_of
 
 # The overlap as a function of the layer's number l, counted from 0 (section 3.2).
 RULES: dict[str, Callable[[int], int]] = {
@@ -149,6 +150,10 @@ class OverlappingAttention(ProjectedAttention):
 
         Nothing changes where values alone overlap. Else scores do: each is one of more channels than before.
 
+        Returns:
+            `reconstruction_error`, the relative Frobenius error of the products W_Q,h^T W_K,h, where scores of heads
+            overlap.
+
         Raises:
             ValueError: a block with other sizes, or with values of another width than K.
         """
@@ -178,7 +183,15 @@ class OverlappingAttention(ProjectedAttention):
         weight = source.output.weight.unflatten(1, (self.num_heads, self.head_dim))
         widened = functional.pad(weight, (self._overlap, self._overlap))
         self.output.copy_from(widened.flatten(1), source.output.bias)
-        return {}
+        # Overlaps reach the next head at most, and what is not there counts as zero.
+        numbers = self.numbers
+        if not self._score_overlap or all(later - earlier > 1 for earlier, later in itertools.pairwise(numbers)):
+            return {}
+        found, wanted = (
+            each.query.double() @ each.key.double().transpose(1, 2)
+            for each in (self.score_matrices(), source.score_matrices())
+        )
+        return {"reconstruction_error": relative_error(found, wanted)}
 
 
 def keep_heads(module: OverlappingAttention, kept: Sequence[int]) -> None:

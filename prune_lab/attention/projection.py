@@ -58,6 +58,12 @@ def joined(projections: Sequence[Projection]) -> tuple[Tensor, Tensor | None]:
     return torch.cat(weights), torch.cat(biases)
 
 
+def relative_error(found: Tensor, wanted: Tensor) -> float:
+    """Frobenius norm of the difference, divided by that of what is wanted; 0 where both are zero."""
+    missing, norm = float((found.double() - wanted.double()).norm()), float(wanted.double().norm())
+    return missing / norm if missing else 0.0
+
+
 def cut(parameter: nn.Parameter, dim: int, places: Tensor) -> nn.Parameter:
     """A parameter with these places of a dimension alone, trained or frozen as it was."""
     kept = parameter.detach().index_select(dim, places.to(parameter.device)).contiguous()

@@ -263,6 +263,22 @@ def test_the_identity_setting_is_multi_head_attention(name, kind, kept):
         )
 
 
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (0, 3), (2, 3), (2,), ()], ids=str)
+def test_a_conversion_tells_what_was_lost_and_nothing_where_nothing_was(example_once, kind, kept):
+    options = {key: value for key, value in example_once["options"].items() if key == "value_head_dim"}
+    source = build({"name": "multi_head", "options": options}, kind, numbers=kept, bias=False)
+    block = build(example_once, kind, numbers=kept, bias=False)
+    facts = block.take_weights(source)
+    query, memory, mask = inputs(kind)
+    difference = (block(query, memory, mask).output - source(query, memory, mask).output).abs().max()
+    assert (difference < 1e-10) == (facts == {}), facts
+    assert all(isinstance(fact, int | float) and 0 < fact < float("inf") for fact in facts.values())
+    again = build(example_once, kind, numbers=kept, bias=False)
+    torch.manual_seed(7)
+    assert again.take_weights(source) == facts and again.state_dict().keys() == block.state_dict().keys()
+    assert all(torch.equal(one, other) for one, other in zip(again.parameters(), block.parameters(), strict=True))
+
+
 def test_weights_of_another_site_are_not_taken(name, kind):
     block = build(name, kind)
     with pytest.raises(ValueError, match="source: its head_dim is 4; allowed is that of the block, 8"):

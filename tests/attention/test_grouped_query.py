@@ -79,6 +79,20 @@ def test_parameters_by_formula(n_kv, bias):
             assert sum(parameter.numel() for parameter in block.parameters()) == weights + biases
 
 
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (0, 2, 3), (1, 2)], ids=str)
+def test_conversion_tells_how_far_means_are_from_the_heads_they_stand_for(kept):
+    source = make("multi_head", "encoder.self", options={"value_head_dim": 5}, numbers=kept)
+    block = make("grouped_query", "encoder.self", options={"n_kv": 2, "value_head_dim": 5}, numbers=kept)
+    told = block.take_weights(source)
+    assert set(told) == ({"key_error", "value_error"} if len(kept) > 2 else set())
+    for name, width in (("key", K), ("value", 5)):
+        heads = dict(zip(kept, getattr(source, name).weight.detach().unflatten(0, (-1, width)), strict=True))
+        groups = [[each for number, each in heads.items() if number // 2 == group] for group in (0, 1)]
+        missing = sum(((each - sum(group) / len(group)) ** 2).sum() for group in groups for each in group)
+        error = float((missing / sum((each**2).sum() for each in heads.values())) ** 0.5)
+        assert told.get(f"{name}_error", 0) == pytest.approx(error, rel=1e-12)
+
+
 @pytest.mark.parametrize("n_kv", [3, 0, 5, -1, 1.5, "2", True])
 def test_key_value_heads_divide_the_heads(n_kv):
     assert_refused("grouped_query", {"n_kv": n_kv}, f"grouped_query: n_kv: {n_kv!r}; allowed are the divisors of its 4")

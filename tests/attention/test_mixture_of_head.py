@@ -242,6 +242,50 @@ def test_a_site_takes_closed_heads_out_of_routing_in_evaluation_alone():
     assert (multiplied - removed).abs().max() > 1e-3
 
 
+# How it starts
+
+
+@pytest.mark.parametrize(("d_model", "num_heads"), [(128, 4), (512, 8), (512, 16)])
+def test_factors_of_heads_that_are_on_begin_within_a_tenth_of_their_mean(d_model, num_heads):
+    """On inputs of unit variance: as their standard deviation, over heads and tokens."""
+    torch.manual_seed(1)
+    sizes = AttentionSizes(d_model=d_model, numbers=range(num_heads), total_heads=num_heads, head_dim=8)
+    gates = MixtureOfHeadAttention(sizes).route(torch.randn(1, 4000, d_model)).gates.detach()
+    gates = gates[gates != 0]
+    assert gates.std() < 0.1 * gates.mean() and gates.mean() == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"k": 3}, None),
+        ({"k": 1}, (2 / 4) ** 0.5),
+        ({"num_shared": 0, "k": 1, "scaling": "paper"}, ((0.75**2 + 3) / 4) ** 0.5),
+        ({"num_shared": 2, "k": 2, "scaling": "paper"}, 0.75),
+    ],
+    ids=str,
+)
+def test_a_conversion_spreads_the_choice_over_heads_where_there_is_one(options, error):
+    """Small routers then, the same each time and in each head whatever others are there; zeros where all are chosen."""
+    source = make("multi_head", "encoder.self")
+    block = make("mixture_of_head", "encoder.self", options=options)
+    assert block.take_weights(source) == ({} if error is None else {"factor_error": pytest.approx(error, rel=1e-12)})
+    assert (block.shared_router.weight == 0).all() and (block.group_router.weight == 0).all()
+    rows = block.routed_router.weight
+    if options["k"] == len(rows):
+        assert (rows == 0).all()
+        return
+    tokens = torch.randn(1, 3000, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    shares = block.route(tokens).chosen.double().mean((0, 1))
+    expected = options["k"] / len(rows)
+    assert (shares > expected / 2).all() and (shares < 2 * expected).all()
+    kept = (0, 1, 3)
+    cut = make("mixture_of_head", "encoder.self", options=options, numbers=kept)
+    source.keep_heads(kept)
+    cut.take_weights(source)
+    assert torch.equal(cut.routed_router.weight, rows[[head - block.num_shared for head in kept[block.num_shared :]]])
+
+
 # Parameters
 
 

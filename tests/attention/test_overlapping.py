@@ -153,6 +153,24 @@ def test_by_hand_no_overlap_is_multi_head_attention_and_the_default_is_not():
     assert (wider(query, query, mask).output - multi_head(query, query, mask).output).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("kept", [(0, 1, 2, 3), (0, 1, 3), (0, 2)], ids=str)
+def test_conversion_tells_how_far_products_are_from_those_of_the_heads(kept):
+    """A head of its own channels i is given those of its neighbours, as far as these are there."""
+    source = make("multi_head", "encoder.self", numbers=kept)
+    told = make("overlapping", "encoder.self", options={"overlap": 2}, numbers=kept).take_weights(source)
+    query, key = (
+        dict(zip(kept, each.weight.detach().view(-1, K, D), strict=True)) for each in (source.query, source.key)
+    )
+    missing = [query[0].new_zeros(D, D)] * len(kept)
+    for place, head in enumerate(kept):
+        for neighbour, channels in ((head - 1, slice(-2, None)), (head + 1, slice(0, 2))):
+            if neighbour in kept:
+                missing[place] = missing[place] + query[neighbour][channels].T @ key[neighbour][channels]
+    whole = sum((query[head].T @ key[head]).square().sum() for head in kept)
+    error = float((sum(each.square().sum() for each in missing) / whole).sqrt())
+    assert told == ({"reconstruction_error": pytest.approx(error, rel=1e-12)} if error else {})
+
+
 @pytest.mark.parametrize("overlap", [K + 1, 50, -1, 1.0, True])
 def test_an_overlap_is_at_most_the_head_width(overlap):
     message = f"overlapping: overlap: {overlap!r}; allowed are null and whole numbers from 0 to {K}, the head width"

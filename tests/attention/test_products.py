@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prune_lab.attention.products import Linear, linear, product_type, products_here, products_in
+from prune_lab.attention.products import Linear, exact_linear, linear, product_type, products_here, products_in
 
 SHAPES = [(0,), (2, 0), (1,), (63,), (64,), (65,), (3, 7), (5, 13), (2, 64), (130,)]
 
@@ -142,3 +142,14 @@ def test_processors_without_the_instructions_stay_in_float32(monkeypatch: pytest
     assert products_here("float32") == "float32"
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
     assert products_here("bfloat16") == "bfloat16"
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_what_is_chosen_by_is_exact_whatever_type_is_in_force(kind: torch.dtype) -> None:
+    inputs, weight = torch.randn(3, 8).to(kind), torch.randn(5, 8).to(kind)
+    wanted = torch.promote_types(kind, torch.float32)
+    expected = inputs.to(wanted) @ weight.to(wanted).T
+    with products_in("bfloat16"), torch.autocast("cpu", dtype=torch.bfloat16):
+        found = exact_linear(inputs, weight)
+    assert found.dtype == wanted
+    torch.testing.assert_close(found, expected)
