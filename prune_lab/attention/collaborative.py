@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from prune_lab.attention.contract import AttentionSizes, ScoreMatrices
-from prune_lab.attention.core import attend, attend_by_scores
+from prune_lab.attention.core import attend, attend_by_scores, note_memory
 from prune_lab.attention.cost import NOTHING, AttentionCost, PartCost, linear_cost
 from prune_lab.attention.factorisation import factorise_scores
 from prune_lab.attention.masks import AttentionMask
@@ -36,6 +36,11 @@ class CollaborativeAttention(ProjectedAttention):
     Three forms say where the mixing m [H, M], which is trained, starts: `concatenation`, with ones in the K channels of
     each head, is multi-head attention at M = H*K; `shared` has ones everywhere, so that heads begin alike; in
     `compressed` they are drawn from a normal distribution of variance K/M.
+
+    Up to M queries (and where weights are wanted) scores are a tensor [B, H, T, S], so that heads share keys: weights
+    of all heads are held for the backward pass, three such tensors with dropout, and about two are there without one. A
+    warning says so where the blocks of all layers hold more than a gibibyte. Above, keys of all heads [B, H, S, M] are
+    handed to fused attention.
 
     A head that is removed takes m_h, c_h, its values and its part of W_O with it; W_Q and W_K, which are everybody's,
     go with the last one.
@@ -135,6 +140,8 @@ class CollaborativeAttention(ProjectedAttention):
         keys, values, *content = entries
         num_queries, num_heads = queries.shape[2], queries.shape[1]
         if need_weights or self._scores_are_smaller(num_queries):
+            num_tensors = (3 if self.dropout_now else 1) if torch.is_grad_enabled() else 2
+            note_memory(self.name, queries, keys, num_tensors, self.sizes.num_layers)
             scores = (queries.flatten(1, 2) @ keys[:, 0].transpose(1, 2)).unflatten(1, (num_heads, num_queries))
             for each in content:
                 scores = scores + each.transpose(2, 3)

@@ -41,8 +41,10 @@ class ComposedAttention(ProjectedAttention):
     Every head scores for the others: one that is removed takes its values, its part of W_O and its output of the second
     mixing with it, and leaves its queries and keys; these go with the last head.
 
-    Scores and weights of all heads are there at once: a pass holds about six tensors [B, H, T, S] for its backward
-    pass, and two without one. A warning says so where that is more than a gibibyte.
+    Scores and weights of all heads are there at once: each block holds tensors [B, H, T, S] for the backward pass, two
+    and one for each part of the mixings, with one more for dropout (so four for constant mixings before and after the
+    softmax, six for such that queries and keys say), and about two are there without one. A warning says so where the
+    blocks of all layers hold more than a gibibyte.
 
     Args:
         sizes: of the site.
@@ -87,7 +89,8 @@ class ComposedAttention(ProjectedAttention):
         """See `ProjectedAttention.attend_heads`; the weights are those before the second mixing, which sum to 1."""
         keys, values, *more = entries
         before, after = self.mixers(query, more)
-        note_memory(self.name, queries, keys, 6 if torch.is_grad_enabled() else 2)
+        num_tensors = _num_held(before, after, self.dropout_now > 0) if torch.is_grad_enabled() else 2
+        note_memory(self.name, queries, keys, num_tensors, self.sizes.num_layers)
         scores = compose(queries @ keys.transpose(-2, -1) * self.scale, before)
         weights = attention_weights(scores, mask)
         # A mixture of weights that are zero where nothing may be read is zero there as well.
@@ -166,6 +169,14 @@ class ComposedAttention(ProjectedAttention):
     def num_more_elements(self) -> int:
         """Numbers that `more_entries` holds for a key."""
         return 0
+
+
+def _num_held(before: Mixers, after: Mixers, has_dropout: bool) -> int:
+    """Tensors [B, H, T, S] that the backward pass needs: what softmax and mixings made, what they were made of."""
+    of_before, of_after = (sum(part is not None for part in mixers) for mixers in (before, after))
+    if not of_after:
+        return 1 + of_before + 2 * has_dropout
+    return 2 + of_before + of_after + has_dropout
 
 
 def one_mixing(num_pairs: int, num_inputs: int, num_outputs: int) -> PartCost:

@@ -17,7 +17,8 @@ from prune_lab.attention.linearised import constant, is_linearised
 from prune_lab.attention.masks import AttentionMask, without_keys
 from prune_lab.attention.short import attend_short, is_short
 
-_LARGE = 2**30
+_GIBIBYTE = 2**30
+_LARGE = _GIBIBYTE
 # Above so many attention weights, keeping them costs more than channels of zeros do.
 _MANY_WEIGHTS = 2**24
 
@@ -91,21 +92,26 @@ def attend_by_scores(
     return functional.dropout(weights, dropout, training=dropout > 0) @ value, weights
 
 
-def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int) -> None:
+def note_memory(variant: str, query: Tensor, key: Tensor, num_tensors: int, num_layers: int) -> None:
     """Warn, once for each size, where weights of all heads at once take more than a gibibyte.
+
+    Where there is a backward pass, every layer holds its own up to then, so that they count together.
 
     Args:
         variant: short name of what computes them.
         query: [B, H, T, K].
         key: [B, H, S, K].
-        num_tensors: how many tensors [B, H, T, S] there are at once.
+        num_tensors: how many tensors [B, H, T, S] a block holds for the backward pass, or has at once without one.
+        num_layers: of the stack, and so of blocks of this kind.
     """
     num_bytes = num_tensors * _num_weights(query, key) * query.element_size()
-    if num_bytes > _LARGE and not torch.compiler.is_compiling():
+    num_layers = num_layers if torch.is_grad_enabled() else 1
+    if num_layers * num_bytes > _LARGE and not torch.compiler.is_compiling():
+        held = f", in {num_layers} layers {num_layers * num_bytes / _GIBIBYTE:.1f} GiB" if num_layers > 1 else ""
         shape = f"{query.shape[0]} x {query.shape[1]} x {query.shape[2]} x {key.shape[2]}"
         warnings.warn(
             f"{variant}: weights of all heads at once (batch x heads x queries x keys: {shape}) take about "
-            f"{num_bytes / 2**30:.1f} GiB; smaller batches or shorter sentences need less",
+            f"{num_bytes / _GIBIBYTE:.1f} GiB{held}; smaller batches or shorter sentences need less",
             UserWarning,
             stacklevel=3,
         )

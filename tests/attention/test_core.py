@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from attention_examples import EXAMPLES, example_id
 from torch.profiler import ProfilerActivity, profile
 
 from prune_lab.attention import core
@@ -14,7 +15,12 @@ from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.registry import ATTENTION, build_attention
 from prune_lab.attention.short import fused_only
 
-COMPOSED = [name for name, variant in sorted(ATTENTION.items()) if issubclass(variant, ComposedAttention)]
+# What holds weights of all heads as tensors.
+EXPLICIT = [
+    example
+    for example in EXAMPLES
+    if example["name"] == "collaborative" or issubclass(ATTENTION[example["name"]], ComposedAttention)
+]
 
 
 def kernels_of(run):
@@ -48,18 +54,44 @@ def test_long_sequences_of_unlike_widths_use_the_fused_kernel(monkeypatch, key_w
 
 
 def test_much_memory_is_told_with_the_sizes():
+    """Of all layers where there is a backward pass, of one without."""
     query, key = torch.empty(64, 8, 700, 1), torch.empty(64, 8, 900, 1)
-    with pytest.warns(UserWarning, match=r"talking_heads: .*64 x 8 x 700 x 900\) take about 7.2 GiB"):
-        note_memory("talking_heads", query, key, 6)
+    for is_on, text in ((True, "7.2 GiB, in 3 layers 21.6 GiB; smaller"), (False, "7.2 GiB; smaller")):
+        told = rf"^talking_heads: .*64 x 8 x 700 x 900\) take about {text} batches or shorter sentences need less$"
+        with pytest.warns(UserWarning, match=told), torch.set_grad_enabled(is_on):
+            note_memory("talking_heads", query, key, 6, 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        note_memory("talking_heads", query[:, :, :100], key[:, :, :100], 6)
+        note_memory("talking_heads", query[:, :, :100], key[:, :, :100], 6, 8)  # 0.92 GiB
+        with torch.no_grad():
+            note_memory("talking_heads", query[:, :, :100], key[:, :, :100], 6, 9)
+    with pytest.warns(UserWarning, match="in 9 layers 1.0 GiB"):
+        note_memory("talking_heads", query[:, :, :100], key[:, :, :100], 6, 9)
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-def test_what_takes_much_memory_is_named_as_in_configurations(monkeypatch, name):
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("example", EXPLICIT, ids=example_id)
+def test_what_takes_much_memory_is_named_as_in_configurations_and_counted(monkeypatch, example, dropout):
+    """As many tensors of all weights are held for the backward pass as the bytes that are told stand for."""
+    name, num_tokens = example["name"], 20
     monkeypatch.setattr(core, "_LARGE", 0)
-    sizes = AttentionSizes(d_model=8, numbers=(0, 1), total_heads=2, head_dim=4)
-    block, query = build_attention(name, kind="encoder.self", sizes=sizes), torch.randn(1, 3, 8)
-    with pytest.warns(UserWarning, match=rf"^{name}: weights of all heads at once .*: 1 x 2 x 3 x 3\) take about"):
+    sizes = {"d_model": 16, "numbers": range(4), "total_heads": 4, "head_dim": 8, "num_layers": 2, "dropout": dropout}
+    options = {**example["options"], **({"shared_width": 23} if "shared_width" in example["options"] else {})}
+    block = build_attention({**example, "options": options}, kind="encoder.self", sizes=AttentionSizes(**sizes))
+    query, held = torch.randn(2, num_tokens, 16), {}
+    num_weights = 2 * 4 * num_tokens**2
+    monkeypatch.setattr(core, "_GIBIBYTE", 4 * num_weights)
+
+    def keep(tensor):
+        if tensor.numel() == num_weights:
+            held[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+    with pytest.warns(UserWarning) as told, hooks:
         block(query, query, AttentionMask())
+    num = len(held)
+    assert [str(each.message) for each in told] == [
+        f"{name}: weights of all heads at once (batch x heads x queries x keys: 2 x 4 x 20 x 20) take about "
+        f"{num}.0 GiB, in 2 layers {2 * num}.0 GiB; smaller batches or shorter sentences need less"
+    ]
