@@ -14,6 +14,7 @@ import torch
 from omegaconf import OmegaConf
 
 import prune_lab
+from prune_lab.attention.registry import ATTENTION
 from prune_lab.commands import build, checks
 from prune_lab.commands.help import config_directory
 from prune_lab.commands.settings import decoding_options
@@ -28,6 +29,7 @@ from prune_lab.gates.penalty import L0Penalty
 from prune_lab.gates.subset import SubsetGate
 from prune_lab.gates.target import TargetPenalty
 from prune_lab.model.config import ModelConfig
+from prune_lab.model.transformer import Transformer
 from prune_lab.pruning.criteria.contract import Criterion
 from prune_lab.pruning.criteria.registry import criteria
 from prune_lab.pruning.schedule import Schedule
@@ -303,6 +305,36 @@ def test_model_settings_have_the_defaults_of_the_library() -> None:
         "source_vocab_size", "target_vocab_size", "attention", "heads", "gates", "pad_id", "bos_id", "eos_id", "unk_id",
     }  # fmt: skip
     assert compose("train", "tokenizer=words")["model"]["share_embeddings"] is False
+
+
+@pytest.mark.parametrize("name", sorted(ATTENTION))
+def test_attention_has_the_defaults_of_the_library(name: str) -> None:
+    attention = compose("train", f"attention={name}")["attention"]
+    assert attention == {"name": name, "options": _defaults(ATTENTION[name], without=("sizes",))}
+
+
+def test_what_else_there_is_of_attention_is_made_of_these() -> None:
+    others = set(options_of("attention")) - set(ATTENTION)
+    assert others == {"by_kind", "collaborative_compressed", "collaborative_shared"}
+    for other in others - {"by_kind"}:
+        found, form = compose("train", f"attention={other}")["attention"], other.removeprefix("collaborative_")
+        whole = compose("train", "attention=collaborative")["attention"]
+        assert found == {**whole, "options": {**whole["options"], "form": form}}
+    assert set(compose("train", "attention=by_kind")["attention"].values()) == {"multi_head"}
+
+
+def test_models_with_more_heads_have_as_many_parameters() -> None:
+    """Exactly: heads times head width is the model width for each number, so that biases are as many as well."""
+    config = OmegaConf.load(CONF / "study/head_counts.yaml")
+    numbers = [int(number) for number in str(config.hydra.sweeper.params["model.encoder_heads"]).split(",")]
+    assert numbers == [1, 2, 4, 8, 16]
+    counts = []
+    for number in numbers:
+        settings = checks.check_model(compose("study", "study=head_counts", f"model.encoder_heads={number}"))
+        assert settings.encoder_heads == settings.decoder_heads == number
+        with torch.device("meta"):
+            counts.append(sum(parameter.numel() for parameter in Transformer(settings).parameters()))
+    assert counts == counts[:1] * len(numbers)
 
 
 def test_a_joint_vocabulary_shares_its_table() -> None:
