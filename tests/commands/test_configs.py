@@ -323,6 +323,11 @@ def test_what_else_there_is_of_attention_is_made_of_these() -> None:
     assert set(compose("train", "attention=by_kind")["attention"].values()) == {"multi_head"}
 
 
+def test_the_study_of_variants_tries_options_that_there_are() -> None:
+    tried = OmegaConf.load(CONF / "study/variants.yaml").hydra.sweeper.params.attention.replace(" ", "").split(",")
+    assert len(set(tried)) == len(tried) and set(tried) <= set(options_of("attention")) - {"by_kind"}
+
+
 def test_models_with_more_heads_have_as_many_parameters() -> None:
     """Exactly: heads times head width is the model width for each number, so that biases are as many as well."""
     config = OmegaConf.load(CONF / "study/head_counts.yaml")
