@@ -35,7 +35,9 @@ class CollaborativeAttention(ProjectedAttention):
 
     Three forms say where the mixing m [H, M], which is trained, starts: `concatenation`, with ones in the K channels of
     each head, is multi-head attention at M = H*K; `shared` has ones everywhere, so that heads begin alike; in
-    `compressed` they are drawn from a normal distribution of variance K/M.
+    `compressed` they are drawn from a normal distribution of variance K/M. Scores start as large as those of multi-head
+    attention but for `shared`, whose M channels have the scale of K: sqrt(M/K) times as large, sqrt(H) times at
+    M = H*K. Glorot's bound adds to that where M is below H*K: 4/3 at half of the channels with H*K = D.
 
     Up to M queries (and where weights are wanted) scores are a tensor [B, H, T, S], so that heads share keys: weights
     of all heads are held for the backward pass, three such tensors with dropout, and about two are there without one. A

@@ -26,7 +26,8 @@ class GroupedQueryAttention(ProjectedAttention):
 
     Which one a head reads goes by its original number, whatever was removed; a key/value head goes with the last query
     head that reads it. With n_kv = H it is multi-head attention, with n_kv = 1 multi-query attention (Shazeer 2019,
-    arXiv 1911.02150).
+    arXiv 1911.02150). Scores start larger than those of multi-head attention, since W_K has fewer rows and so a larger
+    bound of Glorot's: sqrt(2 / (1 + n_kv/H)) times where H*K = D, at most 1.41.
 
     Args:
         sizes: of the site.

@@ -35,6 +35,8 @@ class OverlappingAttention(ProjectedAttention):
 
     There are as many channels as in multi-head attention, and zeros beyond both ends; the scale stays 1/sqrt(K), and
     W_O has H(K+2o) columns. o = 0 is multi-head attention. A channel goes with the last head that reads it.
+    With this scale scores start sqrt(1 + 2o/K) times as large as those of multi-head attention, at both ends of the
+    channels somewhat less, where scores overlap.
 
     Args:
         sizes: of the site.

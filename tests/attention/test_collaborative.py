@@ -23,6 +23,7 @@ from attention_loops import (
 )
 
 from prune_lab import ModelConfig
+from prune_lab.attention.contract import AttentionSizes
 from prune_lab.attention.registry import build_attention
 
 OPTIONS = [
@@ -206,6 +207,32 @@ def test_biases_of_queries_need_a_content_bias():
     block = build_attention({"name": "collaborative", "options": options}, kind="encoder.self", sizes=source.sizes)
     with pytest.raises(ValueError, match="content_bias: false; allowed for a block whose queries have no biases"):
         block.double().take_weights(source)
+
+
+# How it starts
+
+
+@pytest.mark.parametrize(
+    ("attention", "ratio"),
+    [
+        ({"name": "collaborative"}, 1),
+        ({"name": "collaborative", "options": {"form": "shared"}}, 8**0.5),
+        ({"name": "collaborative", "options": {"form": "compressed"}}, 4 / 3),
+        ({"name": "grouped_query", "options": {"n_kv": 1}}, (2 / (1 + 1 / 8)) ** 0.5),
+        ({"name": "overlapping", "options": {"overlap": 16}}, 2**0.5),
+    ],
+    ids=str,
+)
+def test_how_large_scores_are_at_the_start(attention, ratio):
+    """As their standard deviation, beside that of multi-head attention; up to chance and what is missing at ends."""
+    sizes = AttentionSizes(d_model=256, numbers=range(8), total_heads=8, head_dim=32)
+    x, y = torch.randn(2, 200, 256, generator=torch.Generator().manual_seed(1))
+    found = {}
+    for each in ("multi_head", attention):
+        torch.manual_seed(2)
+        queries, keys, _ = build_attention(each, kind="encoder.self", sizes=sizes).score_matrices()
+        found[str(each)] = (x @ queries @ keys.transpose(1, 2) @ y.T).std().item()
+    assert found[str(attention)] / found["multi_head"] == pytest.approx(ratio, rel=0.06)
 
 
 # Bad settings
