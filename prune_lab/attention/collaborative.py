@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from prune_lab.attention.contract import AttentionSizes, ScoreMatrices
 from prune_lab.attention.core import attend, attend_by_scores, note_memory
 from prune_lab.attention.cost import NOTHING, AttentionCost, PartCost, linear_cost
-from prune_lab.attention.factorisation import factorise_scores
+from prune_lab.attention.factorisation import channels_of_heads, factorise_scores
 from prune_lab.attention.masks import AttentionMask
 from prune_lab.attention.multi_head import MultiHeadAttention, check_source, check_value_dim
 from prune_lab.attention.options import choice_option, switch_option, value_dim_of, whole_option
@@ -107,7 +107,7 @@ class CollaborativeAttention(ProjectedAttention):
         self.content = nn.Parameter(torch.zeros(num_heads, sizes.d_model)) if content_bias else None
         with torch.no_grad():
             if form == "concatenation" and num_heads:
-                self.mixing.copy_(_block_ones(sizes))
+                self.mixing.copy_(channels_of_heads(sizes.numbers, sizes.head_dim, width))
             elif form == "shared":
                 self.mixing.fill_(1.0)
             elif num_heads:
@@ -251,9 +251,3 @@ def keep_heads(module: CollaborativeAttention, kept: Sequence[int]) -> None:
         module.key.keep_outputs(nothing)
         module.mixing = cut(module.mixing, 1, nothing)
     module.keep_numbers(kept)
-
-
-def _block_ones(sizes: AttentionSizes) -> Tensor:
-    """Ones in the channels of each remaining head [H, total heads * K]."""
-    owners = torch.arange(sizes.total_heads).repeat_interleave(sizes.head_dim)
-    return (owners == torch.tensor(sizes.numbers)[:, None]).float()

@@ -6,6 +6,7 @@ Shapes: H heads, K head width, D model width, M shared width.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -48,9 +49,7 @@ def factorise_scores(queries: Tensor, keys: Tensor, width: int) -> SharedFactors
     """
     num_heads, head_dim, d_model = queries.shape
     if width >= num_heads * head_dim:
-        mixing = queries.new_zeros(num_heads, width)
-        for head in range(num_heads):
-            mixing[head, head * head_dim : (head + 1) * head_dim] = 1
+        mixing = channels_of_heads(range(num_heads), head_dim, width).to(queries)
         added = (0, 0, 0, width - num_heads * head_dim)
         pad = torch.nn.functional.pad
         return SharedFactors(mixing, pad(queries.flatten(0, 1), added), pad(keys.flatten(0, 1), added), 0.0, True)
@@ -65,6 +64,14 @@ def factorise_scores(queries: Tensor, keys: Tensor, width: int) -> SharedFactors
     mixing, query, key = mixing / sizes[0] * num_heads**0.5, query / sizes[1] * goal, key / sizes[2] * goal
     kind = queries.dtype
     return SharedFactors(mixing.to(kind), query.T.to(kind), key.T.to(kind), error, False, num_sweeps)
+
+
+def channels_of_heads(numbers: Sequence[int], head_dim: int, width: int) -> Tensor:
+    """Ones in the K channels of each head of these numbers, zeros elsewhere [H, M]."""
+    mixing = torch.zeros(len(numbers), width)
+    for head, number in enumerate(numbers):
+        mixing[head, number * head_dim : (number + 1) * head_dim] = 1
+    return mixing
 
 
 def _strongest_directions(products: Tensor, head_dim: int, width: int) -> list[Tensor]:

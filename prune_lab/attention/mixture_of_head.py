@@ -5,10 +5,9 @@ Shapes: B batch, T query positions, D model width, H heads that remain, F of the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,23 +26,10 @@ from prune_lab.attention.options import choice_option, value_dim_of, whole_optio
 from prune_lab.attention.products import exact_linear
 from prune_lab.attention.projected import Factors, ProjectedAttention
 from prune_lab.attention.projection import Projection
+from prune_lab.attention.routing import Routing, largest, softmax_among
 
 SCALINGS = ("code", "paper")
 _ROUTER_GAIN = 0.05
-
-
-class Routing(NamedTuple):
-    """What the tokens make of the heads.
-
-    Attributes:
-        gates: factors on the heads' outputs [B, H, T].
-        probabilities: softmax over the routed heads [B, T, R].
-        chosen: which of the routed heads a token has [B, T, R], booleans.
-    """
-
-    gates: Tensor
-    probabilities: Tensor
-    chosen: Tensor
 
 
 class MixtureOfHeadAttention(ProjectedAttention):
@@ -151,10 +137,10 @@ class MixtureOfHeadAttention(ProjectedAttention):
         if live is not None:
             of_shared, of_routed = live[: self.num_shared], live[self.num_shared :]
             num_shared, num_chosen = of_shared.sum(), of_routed.sum().clamp(max=self._k)
-        chosen, probabilities = _largest(routed, self._k, of_routed), _softmax(routed, of_routed)
-        shared_gates = _softmax(shared, of_shared)
+        chosen, probabilities = largest(routed, self._k, of_routed), softmax_among(routed, of_routed)
+        shared_gates = softmax_among(shared, of_shared)
         if self._scaling == "code":
-            routed_gates, shared_gates = _softmax(routed, chosen) * num_chosen, shared_gates * num_shared
+            routed_gates, shared_gates = softmax_among(routed, chosen) * num_chosen, shared_gates * num_shared
         else:
             routed_gates = probabilities * chosen
         if groups.shape[-1]:
@@ -261,23 +247,3 @@ class MixtureOfHeadAttention(ProjectedAttention):
 def _usual_shared(total_heads: int) -> int:
     """Shared heads where nothing says how many."""
     return total_heads // 4
-
-
-def _largest(logits: Tensor, k: int, live: Tensor | None) -> Tensor:
-    """Which of the logits [B, T, R] are the k largest, of equal ones the first; never those that are not live.
-
-    With `topk`, which takes any of equal ones, a masked head could be another choice than a removed one.
-    """
-    if live is not None:
-        logits = logits.masked_fill(~live, -math.inf)
-    first = logits.sort(dim=-1, descending=True, stable=True).indices[..., :k]
-    chosen = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, first, True)
-    return chosen if live is None else chosen & live
-
-
-def _softmax(logits: Tensor, there: Tensor | None) -> Tensor:
-    """Softmax over those of the last dimension that are there; zeros for the others, and for all where none is."""
-    if there is None:
-        return torch.softmax(logits, dim=-1)
-    some = there.any(-1, keepdim=True)
-    return torch.softmax(logits.masked_fill(some & ~there, -math.inf), dim=-1) * there
