@@ -39,10 +39,9 @@ class CollaborativeAttention(ProjectedAttention):
     attention but for `shared`, whose M channels have the scale of K: sqrt(M/K) times as large, sqrt(H) times at
     M = H*K. Glorot's bound adds to that where M is below H*K: 4/3 at half of the channels with H*K = D.
 
-    Up to M queries (and where weights are wanted) scores are a tensor [B, H, T, S], so that heads share keys: weights
-    of all heads are held for the backward pass, three such tensors with dropout, and about two are there without one. A
-    warning says so where the blocks of all layers hold more than a gibibyte. Above, keys of all heads [B, H, S, M] are
-    handed to fused attention.
+    Up to M queries heads share keys, with tensors [B, H, T, S]: one is held for the backward pass, three with dropout,
+    about two are there without one; a warning tells where all layers hold more than a gibibyte. Above, keys of all
+    heads [B, H, S, M] go to fused attention.
 
     A head that is removed takes m_h, c_h, its values and its part of W_O with it; W_Q and W_K, which are everybody's,
     go with the last one.
