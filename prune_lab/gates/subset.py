@@ -30,6 +30,10 @@ class SubsetGate(nn.Module):
     hard top-k of the scores with the gradient passed through. In evaluation it is the hard top-k of the scores. `join`
     makes the gates of several sites one; a gate that was not joined is on its own.
 
+    When the temperature is at its end, no gradient reaches the scores any more, and noise would only close heads at
+    random that are kept in the end. So it ends there, and weights train with the choice that was made. (The paper draws
+    on, over thousands of updates, in which scores grow far apart; `noise_to_end` does the same.)
+
     Args:
         num_heads: H.
         keep: heads that stay open, over all sites that are joined; all of them where there are fewer.
@@ -38,6 +42,7 @@ class SubsetGate(nn.Module):
         end_temperature: after `anneal_updates`, and from then on.
         anneal_updates: updates over which the temperature falls.
         init_std: scores start as normal numbers of this size, so that no two are equal.
+        noise_to_end: draw with noise after `anneal_updates` as well.
 
     Attributes:
         scores: w [H], trained.
@@ -57,6 +62,7 @@ class SubsetGate(nn.Module):
         end_temperature: float = 1e-8,
         anneal_updates: int = 15_000,
         init_std: float = 0.01,
+        noise_to_end: bool = False,
     ) -> None:
         super().__init__()
         if isinstance(keep, bool) or not isinstance(keep, int) or keep < 0:
@@ -73,7 +79,9 @@ class SubsetGate(nn.Module):
         if isinstance(anneal_updates, bool) or not isinstance(anneal_updates, int) or anneal_updates < 0:
             raise ValueError(f"gates.anneal_updates: {anneal_updates!r}; allowed are whole numbers from 0")
         init_std = checked_number("init_std", init_std, "numbers from 0", above=-SMALLEST)
-        self.keep, self.variant = keep, variant
+        if not isinstance(noise_to_end, bool):
+            raise ValueError(f"gates.noise_to_end: {noise_to_end!r}; allowed are true and false")
+        self.keep, self.variant, self.noise_to_end = keep, variant, noise_to_end
         self.anneal_updates = anneal_updates
         self.scores = nn.Parameter(torch.randn(num_heads) * init_std)
         self.generator: torch.Generator | None = None
@@ -98,6 +106,11 @@ class SubsetGate(nn.Module):
         done = min(1.0, self._subset.update / self.anneal_updates) if self.anneal_updates else 1.0
         start, end = math.log(self.start_temperature), math.log(self.end_temperature)
         return math.exp(start + done * (end - start))
+
+    @property
+    def is_annealed(self) -> bool:
+        """Whether the temperature of the next draw is at its end."""
+        return self._subset.update >= self.anneal_updates
 
     def forward(self) -> Tensor:
         """This site's part [H] of a draw in training, of the hard top-k in evaluation (nothing is drawn then)."""
@@ -156,6 +169,9 @@ class _Subset:
         if gate.variant == "straight_through":
             kept = hard_top_k(scores, self._num_kept()) * self._live()
             return straight_through(kept, torch.where(self._live(), scores, 0.0))
+        if gate.is_annealed and not gate.noise_to_end:
+            kept = hard_top_k(scores.detach(), self._num_kept()) * self._live()
+            return kept + 0 * torch.where(self._live(), scores, 0.0)  # a gradient, of zero, as from any other draw
         noise = gumbel_noise(len(scores), gate.generator)
         if scores.device.type == "cuda":
             noise = noise.pin_memory()  # or the copy would wait for the device

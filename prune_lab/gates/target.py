@@ -16,21 +16,27 @@ from prune_lab.gates.penalty import HasSites, expected_open
 
 
 class TargetPenalty(nn.Module):
-    """l1 (s - t) + l2 (s - t)^2, once per update: s the expected open share of gated heads, t the wanted one.
+    """l1 (s - t) + l2 (s - t)^2 + stiffness N^2 (s - t)^2, once per update: s the expected open share of N gated heads.
 
-    l1 and l2 begin at 0 and are learned by gradient ascent beside the model, while it descends. t falls linearly from 1
-    to its target over a warm-up.
+    t is the wanted share; it falls linearly from 1 to its target over a warm-up. l1 and l2 begin at 0 and are learned
+    by gradient ascent beside the model, while it descends. They are all that the paper has, and how fast they must rise
+    depends on what heads are worth: in trainings of hundreds of updates they come too late, and then go too far. The
+    term with a constant factor, which makes it an augmented Lagrangian (Hestenes 1969, "Multiplier and gradient
+    methods"), holds the count near t from the first update on, and what the multipliers have to make up for is small.
 
     Args:
         heads: wanted open heads.
         warmup_updates: updates until t is at its target.
         learning_rate: of l1 and l2.
+        stiffness: loss for the square of one head too many or too few; 0 as in the paper.
 
     Raises:
         ValueError: a number out of its range.
     """
 
-    def __init__(self, *, heads: int, warmup_updates: int = 0, learning_rate: float = 0.1) -> None:
+    def __init__(
+        self, *, heads: int, warmup_updates: int = 0, learning_rate: float = 0.1, stiffness: float = 0.65
+    ) -> None:
         super().__init__()
         if isinstance(heads, bool) or not isinstance(heads, int) or heads < 0:
             raise ValueError(f"penalty.heads: {heads!r}; allowed are whole numbers from 0")
@@ -38,7 +44,10 @@ class TargetPenalty(nn.Module):
             raise ValueError(f"penalty.warmup_updates: {warmup_updates!r}; allowed are whole numbers from 0")
         if not 0 < learning_rate < math.inf:
             raise ValueError(f"penalty.learning_rate: {learning_rate}; allowed are numbers above 0")
+        if not 0 <= stiffness < math.inf:
+            raise ValueError(f"penalty.stiffness: {stiffness}; allowed are numbers from 0")
         self.heads, self.warmup_updates, self.learning_rate = heads, warmup_updates, float(learning_rate)
+        self.stiffness = float(stiffness)
         self.multipliers = nn.Parameter(torch.zeros(2))
 
     def parameter_group(self) -> dict[str, Any]:
@@ -71,4 +80,4 @@ class TargetPenalty(nn.Module):
         missed = expected_open(model) / max(1, num_gated) - self.target_at(update, num_gated)
         # The value of the multipliers with the gradient turned round: what descends on the loss ascends on them.
         rising = 2 * self.multipliers.detach() - self.multipliers
-        return rising[0] * missed + rising[1] * missed.square()
+        return rising[0] * missed + (rising[1] + self.stiffness * num_gated**2) * missed.square()

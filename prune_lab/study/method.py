@@ -83,8 +83,8 @@ class Method:
         distillation: from the base, in the training after the cut; not for controls.
         budgets: heads to keep; those of the study when None.
         seeds: of the runs; those of the study when None.
-        more_seeds: budget or penalty weight -> further seeds of its points alone, where training is dear. Not with
-            `iterative`, whose points go on from each other.
+        more_seeds: budget or penalty weight -> further seeds of its points alone, where training is dear; those that it
+            does not have are passed over. Not with `iterative`, whose points go on from each other.
     """
 
     name: str

@@ -116,7 +116,6 @@ class Plan:
                     f"study.methods.{point.method.name}: two points are called {point.name}; allowed is one"
                 )
             places[point.name] = point
-        self._check_more_seeds()
         self._check_controls()
 
     @classmethod
@@ -205,15 +204,6 @@ class Plan:
 
     def _method(self, name: str) -> Method:
         return next(method for method in self.methods if method.name == name)
-
-    def _check_more_seeds(self) -> None:
-        """ValueError for further seeds of points that a method does not have."""
-        for method in self.methods:
-            values = self._values_of(method)
-            for value in method.more_seeds:
-                if value not in values:
-                    where = f"study.methods.{method.name}.more_seeds"
-                    raise ValueError(f"{where}: {value:g}; allowed are {', '.join(f'{each:g}' for each in values)}")
 
     def _check_controls(self) -> None:
         """ValueError for a control of points that the study does not have."""

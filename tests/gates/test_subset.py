@@ -50,6 +50,31 @@ def test_every_draw_sums_to_the_number_of_heads_that_are_kept(variant: str, keep
     assert sum(map(len, model.open_heads().values())) == keep_rule_mask(model).num_kept == min(keep, 24)
 
 
+@pytest.mark.parametrize("variant", ["gumbel", "straight_through"])
+def test_noise_ends_with_the_annealing(variant: str) -> None:
+    """From then on weights train with the heads that are kept, and gradients still reach all that is trained."""
+    model = model_with(7, variant=variant, init_std=0.01, anneal_updates=30).train()
+    model.eval()
+    choice = draw(model).detach()
+    model.train()
+    set_update(model.gates().values(), 29)
+    assert variant == "straight_through" or not all(torch.equal(draw(model).detach(), choice) for _ in range(5))
+    for update in (30, 31, 500):
+        set_update(model.gates().values(), update)
+        drawn = draw(model)
+        assert torch.equal(drawn.detach(), choice)
+    drawn.sum().backward()
+    for gate in model.gates().values():
+        assert gate.scores.grad is not None and torch.isfinite(gate.scores.grad).all()
+
+
+def test_noise_may_last_to_the_end_as_in_the_paper() -> None:
+    model = model_with(7, init_std=0.01, anneal_updates=30, noise_to_end=True).train()
+    set_update(model.gates().values(), 500)
+    draws = {tuple(draw(model).detach().round().tolist()) for _ in range(20)}
+    assert len(draws) > 10
+
+
 def test_evaluation_is_the_hard_choice_of_the_scores_and_draws_nothing() -> None:
     model = model_with(9).eval()
     state = torch.get_rng_state()
@@ -168,6 +193,7 @@ def test_p_open_is_near_the_choice_where_scores_are_apart() -> None:
         ({"keep": 2, "variant": "hard"}, "gates.variant: 'hard'; allowed are gumbel, straight_through"),
         ({"keep": 2, "end_temperature": 0}, "gates.end_temperature: 0; allowed are numbers above 0"),
         ({"keep": 2, "start_temperature": math.inf}, "gates.start_temperature: inf; allowed are numbers above 0"),
+        ({"keep": 2, "noise_to_end": 1}, "gates.noise_to_end: 1; allowed are true and false"),
         ({"keep": 2, "anneal_updates": -1}, "gates.anneal_updates: -1; allowed are whole numbers from 0"),
         ({"keep": 2, "init_std": -1}, "gates.init_std: -1; allowed are numbers from 0"),
         ({"keep": 2, "start_temperature": 1e-9}, "gates.end_temperature: 1e-08; allowed are numbers above 0, up to"),
