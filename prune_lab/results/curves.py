@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prune_lab.results.comet import comet_models, comet_values
@@ -23,6 +23,7 @@ from prune_lab.results.families import (
 from prune_lab.results.intervals import interval, p_value
 from prune_lab.results.line_names import line_names
 from prune_lab.results.record import Record
+from prune_lab.results.references import assign_references
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,20 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Point:
-    """The records of one point of a curve: the same method and setting, one record for each seed."""
+    """The records of one point of a curve: the same method and setting, one record for each seed.
+
+    Attributes:
+        line: Name of the curve.
+        key: What the records have in common.
+        records: One for each seed.
+        reference: The unpruned model that its difference is measured from: of a pruned point the one that it was
+            compared with, of an unpruned model the first of its panel. None for that one, and where there is none.
+    """
 
     line: str
     key: str
     records: tuple[Record, ...]
+    reference: Point | None = field(default=None, compare=False, repr=False)
 
     @property
     def heads(self) -> float:
@@ -100,10 +110,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One curve: the points of a method, fewest heads first."""
+    """One curve: the points of a method, fewest heads first, all measured from one unpruned model."""
 
     name: str
     points: tuple[Point, ...]
+
+    @property
+    def reference(self) -> Point | None:
+        """The unpruned model that its differences are measured from."""
+        return next((point.reference for point in self.points), None)
 
     @property
     def seeds(self) -> list[int]:
@@ -133,8 +148,8 @@ class Panel:
     Attributes:
         setting: What the scores have in common.
         base_hash: Hash of the base model that all models were made from; None where no record says it.
-        unpruned: The unpruned models. The first is what pruned models are measured against: the one that most of them
-            were compared with, in a study the base trained on. Each length of training is a point of its own.
+        unpruned: The unpruned models, each length of training a point of its own. The first is one that pruned models
+            are measured against, in a study the base trained on, unless nothing trains.
         lines: The curves of the methods.
         base_name: What tells the base from those of other panels; empty where there is one base only.
         num_unknown: How many models do not say their base, and were taken to be of the only one there is.
@@ -149,8 +164,15 @@ class Panel:
 
     @property
     def reference(self) -> Point | None:
-        """The unpruned model that differences are measured from; None if it was not recorded."""
+        """The first of the unpruned models; each curve has its own `Line.reference`. None if none was recorded."""
         return self.unpruned[0] if self.unpruned else None
+
+    @property
+    def references(self) -> list[Point]:
+        """The unpruned models that curves are measured against, at least the first of them."""
+        used = [line.reference for line in self.lines]
+        found = [point for point in self.unpruned if any(point is each for each in used)]
+        return found or list(self.unpruned[:1])
 
     @property
     def points(self) -> list[Point]:
@@ -168,8 +190,8 @@ class Panel:
         return bool(comet_values(self.records))
 
     def difference(self, point: Point) -> float | None:
-        """Mean BLEU of a point minus that of the unpruned model."""
-        return None if self.reference is None else point.bleu.mean - self.reference.bleu.mean
+        """Mean BLEU of a point minus that of its own unpruned model."""
+        return None if point.reference is None else point.bleu.mean - point.reference.bleu.mean
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without the records."""
@@ -186,7 +208,12 @@ class Panel:
                 {"method": point.records[0].method, "name": point.line, **point.to_dict()} for point in self.unpruned
             ],
             "methods": [
-                {"method": line.name, "points": [point.to_dict() for point in line.points]} for line in self.lines
+                {
+                    "method": line.name,
+                    "reference": None if line.reference is None else line.reference.line,
+                    "points": [point.to_dict() for point in line.points],
+                }
+                for line in self.lines
             ],
         }
 
@@ -245,13 +272,16 @@ def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]
     records = distinct(records)
     others = [record for record in records if not is_reference(record)]
     references = _references([record for record in records if is_reference(record)], others)
+    names, models = assign_references(line_names(others), others, references)
     points: dict[tuple[str, str], list[Record]] = {}
-    others = compared_with(others, references[0].records if references else ())
-    for name, record in zip(line_names(others), others, strict=True):
-        points.setdefault((name, record.point), []).append(record)
+    of_line: dict[str, Point | None] = {}
+    for name, record, model in zip(names, others, models, strict=True):
+        (compared,) = compared_with([record], model.records if model is not None else ())
+        points.setdefault((name, record.point), []).append(compared)
+        of_line[name] = model
     lines: dict[str, list[Point]] = {}
     for (name, key), members in points.items():
-        lines.setdefault(name, []).append(_point(name, key, members))
+        lines.setdefault(name, []).append(_point(name, key, members, of_line[name]))
     return Panel(
         setting=setting,
         base_hash=base_hash,
@@ -265,30 +295,30 @@ def _panel(setting: Comparable, base_hash: str | None, records: Sequence[Record]
 
 
 def _references(unpruned: Sequence[Record], others: Sequence[Record]) -> list[Point]:
-    """The unpruned models, the one first that most of the others were compared with when they were measured.
+    """The unpruned models, first those that others were compared with when they were measured.
 
-    Where that is not known, it is the one that was trained about as long as the others.
+    Of these, and where that is not known, it is the one that was trained about as long as the longest of the others.
     """
     longest = max((record.settings.get("updates") or 0 for record in others), default=0)
     groups: dict[tuple[str, int | None], list[Record]] = {}
     for record in unpruned:
         groups.setdefault((unpruned_name(record), record.settings.get("updates")), []).append(record)
 
-    def rank(item: tuple[tuple[str, int | None], list[Record]]) -> tuple[int, int, int, int]:
+    def rank(item: tuple[tuple[str, int | None], list[Record]]) -> tuple[bool, int, int, int]:
         (_, updates), members = item
         unlike = abs((updates or 0) - longest)
-        return (-num_compared(others, members), unlike, UNPRUNED_METHODS.index(members[0].method), -(updates or 0))
+        return (not num_compared(others, members), unlike, UNPRUNED_METHODS.index(members[0].method), -(updates or 0))
 
     names = [name for name, _ in groups]
     points = []
     for (name, updates), members in sorted(groups.items(), key=rank):
         told = f"{name}, {updates or 'unknown'} updates" if names.count(name) > 1 else name
-        points.append(_point(told, members[0].method, members))
+        points.append(_point(told, members[0].method, members, next(iter(points), None)))
     return points
 
 
-def _point(line: str, key: str, records: Iterable[Record]) -> Point:
-    return Point(line, key, tuple(sorted(records, key=lambda record: record.seed)))
+def _point(line: str, key: str, records: Iterable[Record], reference: Point | None) -> Point:
+    return Point(line, key, tuple(sorted(records, key=lambda record: record.seed)), reference)
 
 
 def _base_name(base_hash: str | None) -> str:

@@ -99,19 +99,19 @@ def _run(record: Record) -> tuple[object, ...]:
 
 def num_compared(records: Iterable[Record], references: Sequence[Record]) -> int:
     """How many records say that they were compared with one of `references`."""
-    scores = [record.bleu for record in references if record.bleu is not None]
     known = [record for record in records if (record.significance or {}).get("baseline_bleu") is not None]
-    return sum(_is_comparison_with(record, scores) for record in known)
+    return sum(is_comparison_with(record, references) for record in known)
 
 
 def compared_with(records: Sequence[Record], references: Sequence[Record]) -> list[Record]:
     """The records, those that were compared with another model than `references` without that comparison."""
-    scores = [record.bleu for record in references if record.bleu is not None]
-    return [record if _is_comparison_with(record, scores) else replace(record, significance=None) for record in records]
+    return [record if is_comparison_with(record, references) else replace(record, significance=None) for record in records]
 
 
-def _is_comparison_with(record: Record, scores: Sequence[float]) -> bool:
+def is_comparison_with(record: Record, references: Sequence[Record]) -> bool:
+    """Whether what a record was compared with may be one of `references`: its BLEU is theirs, or it is not known."""
     baseline = (record.significance or {}).get("baseline_bleu")
+    scores = [other.bleu for other in references if other.bleu is not None]
     return baseline is None or any(abs(float(baseline) - score) < _SAME_BLEU for score in scores)
 
 
