@@ -120,9 +120,9 @@ def _listed(values: Any) -> list[Any]:
 def _of_study(directory: Path, config: dict[str, Any]) -> str:
     if not (directory / "base" / FILE_NAME).exists():
         return "no record yet of the base"
-    if not (directory / "continued" / FILE_NAME).exists():
-        return "no record yet of the base trained on"
     plan = _plan(directory, config)
+    if plan.trains and not (directory / "continued" / FILE_NAME).exists():
+        return "no record yet of the base trained on"
     names = [point.name for point in plan.points()]
     missing = [name for name in names if not (directory / "points" / name / FILE_NAME).exists()]
     if missing:

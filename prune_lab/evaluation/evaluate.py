@@ -125,6 +125,7 @@ def record_export(
     base_hash: str | None = None,
     gate_evaluation: str | None = None,
     baseline: Sequence[str] | None = None,
+    baseline_name: str | None = None,
     comet: Comet | None = None,
     **facts: Any,
 ) -> Record:
@@ -145,6 +146,7 @@ def record_export(
         base_hash: hash of the weights of the base model; an unpruned export is its own base.
         gate_evaluation: `round` or `fraction` when gates chose the heads; asked of the gates that are left when None.
         baseline: hypotheses of the unpruned model, for the paired bootstrap and approximate randomisation.
+        baseline_name: what chose the heads of that model, as its own record calls it.
         comet: see `evaluate`.
         facts: other keys of the record: label, settings, seeds, seconds, validation_bleu, config.
 
@@ -171,7 +173,12 @@ def record_export(
     comparison = None
     if baseline is not None:
         comparison = significance(
-            found.hypotheses, baseline, corpus.targets, tokenize=splits.score_tokenize, lowercase=splits.lowercase
+            found.hypotheses,
+            baseline,
+            corpus.targets,
+            tokenize=splits.score_tokenize,
+            lowercase=splits.lowercase,
+            baseline=baseline_name,
         )
     record = found.to_record(
         method=method,

@@ -133,6 +133,7 @@ def significance(
     *,
     tokenize: str = "13a",
     lowercase: bool = False,
+    baseline: str | None = None,
 ) -> dict[str, Any]:
     """A system against a baseline by both tests, as plain values for a record.
 
@@ -142,15 +143,17 @@ def significance(
         references: Reference lines.
         tokenize: BLEU tokenizer, as for `score`.
         lowercase: Compare without case.
+        baseline: What chose the heads of the baseline, as its own record calls it; None where nothing says it.
 
     Returns:
-        The fields of `significance.Comparison` (the paired bootstrap, which gives the interval), and `randomisation`.
+        The fields of `significance.Comparison` (the paired bootstrap, which gives the interval), `randomisation`, and
+        `baseline`.
 
     Raises:
         ValueError: The counts differ, or there is nothing to score.
     """
     system = bleu_statistics(hypotheses, references, tokenize=tokenize, lowercase=lowercase)
-    baseline = bleu_statistics(baseline_hypotheses, references, tokenize=tokenize, lowercase=lowercase)
-    return compare(system, baseline).to_dict() | {
-        "randomisation": approximate_randomisation(system, baseline).to_dict()
-    }
+    other = bleu_statistics(baseline_hypotheses, references, tokenize=tokenize, lowercase=lowercase)
+    found = compare(system, other).to_dict()
+    found["randomisation"] = approximate_randomisation(system, other).to_dict()
+    return found if baseline is None else {"baseline": baseline, **found}

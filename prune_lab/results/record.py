@@ -78,9 +78,11 @@ class Record:
             base to this model, also what it shares with other models; then decoding, scoring (BLEU and chrF), comet,
             speed. Without `choosing`, the training of a study's point is all that it took to make in one process.
         config: The full configuration of the run.
-        significance: None, or the comparison with the unpruned model: difference, low, high, p_value, differences (one
-            for each resample), ..., all of the paired bootstrap; and `randomisation`, with p_value, num_samples, seed
-            and differences (packed) of approximate randomisation, which records of earlier releases lack.
+        significance: None, or the comparison with an unpruned model: baseline (its `method`: in a study `base` for
+            points that train nothing, `unpruned` for others) and baseline_bleu, difference, low, high, p_value,
+            differences (one for each resample), ..., all of the paired bootstrap; and `randomisation`, with p_value,
+            num_samples, seed and differences (packed) of approximate randomisation. Records of earlier releases and of
+            `prune-lab-evaluate` lack `baseline`, and the oldest `randomisation`.
         directory: Where the record was read from or saved to; not stored.
     """
 

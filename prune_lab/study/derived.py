@@ -119,6 +119,7 @@ class DerivedModels:
             seeds=asdict(self._settings.seeds),
             **training_facts(result),
             baseline=self._translations_of_given(),
+            baseline_name=self._method_of_given,
             unpruned=self._given if is_unpruned and self._settings.speed is not None else None,
             **facts,
         )

@@ -140,6 +140,11 @@ class Method:
         return self.gates is not None and (self.gates.get("name") == EXACT or self.penalty == "target")
 
     @property
+    def trains(self) -> bool:
+        """Whether its models are trained after the base, or from scratch."""
+        return self.source != "criterion" or self.recovery or self.build_schedule().during_training
+
+    @property
     def has_budgets(self) -> bool:
         """Whether its points are told by budgets, and not by penalty weights."""
         return self.criterion is not None or self.is_exact or (self.control is not None and not self.weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from prune_lab.data.corpus import read_lines
 from prune_lab.data.splits import Splits
 from prune_lab.evaluation.comet import Comet, warn_unless_raw
 from prune_lab.evaluation.evaluate import HYPOTHESES
+from prune_lab.evaluation.randomisation import significance
 from prune_lab.model.storage import CONFIG
 from prune_lab.model.transformer import Transformer
 from prune_lab.results.comet import comet_identity
+from prune_lab.results.families import is_comparison_with
 from prune_lab.results.record import FILE_NAME, Record
 from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitResult, Seeds
@@ -119,6 +122,40 @@ def with_comet(record: Record, place: Path, splits: Splits, split: str, comet: C
     scored = replace(record, comet=value, comet_model=comet.facts)
     scored.save(place)
     return scored
+
+
+def compared_again(
+    record: Record, place: Path, splits: Splits, baseline: Record, translations: Sequence[str]
+) -> Record:
+    """The record of a point that is done, compared with the unpruned model of today, and stored.
+
+    Args:
+        record: stays as it is where it was compared with that model; an earlier release compared points that train
+            nothing with another one.
+        place: its directory, with the translations that it left.
+        splits: references and how they are scored.
+        baseline: record of the unpruned model.
+        translations: those of the unpruned model.
+
+    Raises:
+        DamagedFileError: there are others than so many translations.
+    """
+    compared = record.significance
+    is_named = compared is not None and compared.get("baseline", baseline.method) == baseline.method
+    if is_named and is_comparison_with(record, [baseline]):
+        return record
+    references = splits.test.targets
+    comparison = significance(
+        translations_of(place, len(references)),
+        translations,
+        references,
+        tokenize=splits.score_tokenize,
+        lowercase=splits.lowercase,
+        baseline=baseline.method,
+    )
+    again = replace(record, significance=comparison)
+    again.save(place)
+    return again
 
 
 def result_line(record: Record) -> str:

@@ -159,6 +159,11 @@ class Plan:
         values["tuning"] = Tuning(**fields_of(Tuning, values["tuning"], "study.tuning"))
         return cls(**values)
 
+    @property
+    def trains(self) -> bool:
+        """Whether any method trains; without one, nothing needs the base trained on."""
+        return any(method.trains for method in self.methods)
+
     def budgets_of(self, method: Method) -> tuple[int, ...]:
         """The budgets of a method, from many heads to few."""
         return tuple(sorted(set(self.budgets if method.budgets is None else method.budgets), reverse=True))

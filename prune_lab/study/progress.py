@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from prune_lab.results.families import UNPRUNED
 from prune_lab.study.method import Method
 from prune_lab.study.plan import Plan
 from prune_lab.training.callbacks.progress import in_words
@@ -82,7 +83,8 @@ def updates_by_stage(plan: Plan, base_updates: int, control_updates: int) -> dic
         control_updates: of a training from scratch, before it goes on like the base trained on.
     """
     after = {point.name: _updates(plan, point.method, control_updates) for point in plan.points()}
-    return {"base": base_updates, "unpruned": plan.tuning.total_updates, **after}
+    continued = {UNPRUNED: plan.tuning.total_updates} if plan.trains else {}
+    return {"base": base_updates, **continued, **after}
 
 
 def _updates(plan: Plan, method: Method, control_updates: int) -> int:

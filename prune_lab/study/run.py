@@ -1,4 +1,4 @@
-"""A whole study: base, base trained on, all points, report. What `prune-lab-study` does, usable from Python."""
+"""A whole study: base, base trained on where methods train, all points, report. What `prune-lab-study` does, usable from Python."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def run_study(setup: StudySetup, directory: str | Path) -> list[Record]:
                 (directory / name).unlink(missing_ok=True)
         raise
     failures = analyse_heads(stages)
-    stages.continued()
+    if setup.plan.trains:
+        stages.continued()
     errors = {point.name: _failure(stages, point) for point in setup.plan.points()}
     failures |= {name: error for name, error in errors.items() if error is not None} | measure_single_heads(stages)
     records = collect([directory])

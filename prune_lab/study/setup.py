@@ -84,7 +84,8 @@ class StudySetup:
         names = [method.name for method in self.plan.methods]
         begin = "the base is given" if self.trained_base is not None else "a base"
         return (
-            f"study {self.plan.name}: {begin}, the base trained on, {len(self.plan.points())} points of "
+            f"study {self.plan.name}: {begin}, {'the base trained on, ' if self.plan.trains else ''}"
+            f"{len(self.plan.points())} points of "
             f"{', '.join(names)}{', single heads' if self.plan.single_heads else ''}; data {self.splits.name}"
         )
 

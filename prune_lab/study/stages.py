@@ -28,6 +28,7 @@ from prune_lab.study.gated_points import GATED, GatedPoints
 from prune_lab.study.outcome import (
     EXPORT,
     Made,
+    compared_again,
     complete_record,
     result_line,
     training_facts,
@@ -75,6 +76,7 @@ class Stages:
             models[SINGLE_HEADS] = len(questions_of(setup.model.original_heads(), setup.plan.single_heads))
         self.progress = Progress(updates, setup.in_words(), models)
         self._spent = dict(_NOTHING_SPENT)
+        self._translated: dict[Path, list[str]] = {}
 
     @cached_property
     def data(self) -> TrainingData:
@@ -132,7 +134,7 @@ class Stages:
         return self._stage("base", place, seeds, make, method="base", label="base, before further training")
 
     def continued(self) -> Record:
-        """Train the base on without pruning, for as long as the methods may; it is what they are compared with."""
+        """Train the base on without pruning, for as long as methods may; those that train are compared with it."""
         place, tuning = self.directory / "continued", self.setup.plan.tuning
         seeds = self.setup.seeds_of(self.setup.plan.seeds[0])
 
@@ -145,18 +147,21 @@ class Stages:
         return self._stage(UNPRUNED, place, seeds, make, method=UNPRUNED, label=f"{UNPRUNED}, trained on")
 
     def point(self, point: Point) -> Record:
-        """Make and measure one point of the curve."""
+        """Make and measure one point of the curve.
+
+        A point that trains is compared with the base trained on for as many updates, one that trains nothing with the
+        base that it prunes.
+        """
         method = point.method
         return self._stage(
             point.name,
             self.place_of(point),
             self.setup.seeds_of(point.seed),
             lambda: self._makers[method.source](point),
+            self.directory / ("continued" if method.trains else "base"),
             method=method.name,
             label=point.label,
             gate_evaluation=method.gate_evaluation,
-            baseline=self._reference,
-            unpruned=self.directory / "continued" / EXPORT,
         )
 
     def recover(
@@ -210,10 +215,25 @@ class Stages:
         self._spent["training"] += training
         self._spent["choosing"] += choosing
 
-    def _stage(self, name: str, place: Path, seeds: Seeds, make: Callable[[], Made], **facts: Any) -> Record:
-        """Make a model unless its record is complete, export it, and measure the export."""
+    def _stage(
+        self,
+        name: str,
+        place: Path,
+        seeds: Seeds,
+        make: Callable[[], Made],
+        reference: Path | None = None,
+        **facts: Any,
+    ) -> Record:
+        """Make a model unless its record is complete, export it, and measure the export.
+
+        With the directory of an unpruned model, `reference`, it is compared with that.
+        """
+        baseline = None if reference is None else Record.load(reference)
+        translations = None if reference is None else self._translations(reference)
         finished = complete_record(place)
         if finished is not None:
+            if baseline is not None and translations is not None:
+                finished = compared_again(finished, place, self.setup.splits, baseline, translations)
             self.progress.done_before(name, result_line(finished))
             return finished
         start, self._spent = time.monotonic(), dict(_NOTHING_SPENT)
@@ -238,6 +258,9 @@ class Stages:
             comet=setup.comet,
             speed=setup.plan.speed,
             config=setup.config,
+            baseline=translations,
+            baseline_name=None if baseline is None else baseline.method,
+            unpruned=None if reference is None else reference / EXPORT,
             **facts,
         )
         for checkpoint in place.glob("**/*.ckpt"):
@@ -246,7 +269,8 @@ class Stages:
         self.progress.made(name, result_line(record), seconds, time.monotonic() - start - seconds)
         return record
 
-    @cached_property
-    def _reference(self) -> list[str]:
-        """Translations of the unpruned model that trained as long as the points."""
-        return translations_of(self.directory / "continued", len(self.setup.splits.test.pairs))
+    def _translations(self, reference: Path) -> list[str]:
+        """Translations of an unpruned model that points are compared with."""
+        if reference not in self._translated:
+            self._translated[reference] = translations_of(reference, len(self.setup.splits.test.pairs))
+        return self._translated[reference]

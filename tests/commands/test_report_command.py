@@ -121,7 +121,7 @@ def test_what_is_unfinished_is_listed(run: Run, runs: Path) -> None:
     whole.save(runs / "all" / "done")
     for name in ("cut", "shared", "scored", "alike", "one", "single", "steps", "chosen"):
         record(4).save(runs / "all" / name / "4-heads")
-    for place in ("base", "continued", "points/gradient-6heads-seed1"):
+    for place in ("base", "points/gradient-6heads-seed1"):  # nothing trains, so that there is no base trained on
         whole.save(runs / "all" / "study" / place)
     (runs / "all" / "damaged" / "record.json").unlink()
 

@@ -1,6 +1,7 @@
 """Stages: what gates, criteria and training between them leave behind, measured on the model loaded back."""
 
 import dataclasses
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import torch
 
 from prune_lab.data.batching import EncodedCorpus
 from prune_lab.evaluation.generate import translate_lines
+from prune_lab.evaluation.randomisation import significance
 from prune_lab.heads import HeadMask
 from prune_lab.model.storage import load_export, weights_hash
 from prune_lab.model.transformer import Transformer
@@ -25,6 +27,7 @@ from prune_lab.study.gated_points import GatedPoints
 from prune_lab.study.setup import StudySetup
 from prune_lab.study.stages import Stages
 from prune_lab.training.distillation import Distillation
+from prune_lab.training.files import DamagedFileError
 from prune_lab.training.fit import FitSettings, fit
 
 GRADIENT = {"criterion": "gradient"}
@@ -560,3 +563,45 @@ def test_steps_begin_at_the_nearest_point_that_is_done(stages_of: Callable[..., 
     assert two.settings["recovery_updates"] == 6
     for site, kept in two.heads.items():
         assert set(kept) <= set(five.heads[site])
+
+
+def test_points_are_compared_with_the_unpruned_model_that_trained_as_long(stages_of: Callable[..., Stages]) -> None:
+    """What further training gives is no part of the loss of a method that trains nothing."""
+    stages = stages_of({"plain": GRADIENT, "recovery": {**GRADIENT, "recovery": True}, "gates": CLOSING}, budgets=[4])
+    references = {name: Record.load(stages.directory / name) for name in ("base", "continued")}
+    for record in map(stages.point, stages.setup.plan.points()):
+        wanted = references["base" if record.method == "plain" else "continued"]
+        assert record.settings["updates"] == wanted.settings["updates"], "what the comparison is about"
+        compared = record.significance
+        assert compared is not None and compared["baseline"] == wanted.method
+        assert compared["baseline_bleu"] == pytest.approx(wanted.bleu)
+        again = significance(*map(lines_of, (record, wanted)), stages.setup.splits.test.targets, tokenize="none")
+        assert compared == json.loads(json.dumps({"baseline": wanted.method, **again}))
+
+
+def lines_of(record: Record) -> list[str]:
+    path = record.path_of("hypotheses")
+    assert path is not None
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def test_points_of_an_earlier_release_are_compared_again_and_not_made_again(
+    stages_of: Callable[..., Stages], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compared all points with the base trained on, and did not name it."""
+    stages = stages_of({"plain": GRADIENT, "recovery": {**GRADIENT, "recovery": True}}, budgets=[4])
+    targets, made = stages.setup.splits.test.targets, {}
+    continued = lines_of(Record.load(stages.directory / "continued"))
+    for point in stages.setup.plan.points():
+        record = stages.point(point)
+        made[point.name] = record
+        old = significance(lines_of(record), continued, targets, tokenize="none")
+        dataclasses.replace(record, significance=old).save(stages.place_of(point))
+    monkeypatch.setattr("prune_lab.study.stages.record_export", None)
+    plain, recovery = (stages.point(point) for point in stages.setup.plan.points())
+    assert plain == made["plain-4heads-seed1"] == Record.load(stages.place_of(stages.setup.plan.points()[0]))
+    assert "baseline" not in (recovery.significance or {}), "it was right, and stays as it is"
+    (stages.place_of(stages.setup.plan.points()[0]) / "hypotheses.txt").write_text("one line\n")
+    dataclasses.replace(plain, significance=None).save(stages.place_of(stages.setup.plan.points()[0]))
+    with pytest.raises(DamagedFileError, match="1 lines for 8 sentences"):
+        stages.point(stages.setup.plan.points()[0])
