@@ -9,7 +9,6 @@ from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
-from prune_lab.results.record import Record
 from prune_lab.results.significance import FewestHeads, PointTest, PointTests, fewest_heads
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
 from prune_lab.results.summary import Answer, answers, changes, heads_range
@@ -36,16 +35,15 @@ def answers_table(panel: Panel, styles: Mapping[str, MethodStyle], tolerance: fl
 
     Where both answers of a method are the same point, they are one row; methods that need the fewest heads come first.
     """
-    assert panel.reference is not None
-    reference, tests = panel.reference.records[0], PointTests(panel)
+    tests = PointTests(panel)
     fewest = {answer.line: answer for answer in fewest_heads(panel, tests)}
     groups = []
     for answer in sorted(answers(panel, tolerance), key=lambda each: _order(each, fewest.get(each.line))):
         first, within = fewest.get(answer.line), f"loss of at most {tolerance:g} BLEU"
         both = first is not None and answer.reached and first.point is answer.point
-        rows = [] if first is None or both else [_fewest_row(panel, first, tests, reference)]
+        rows = [] if first is None or both else [_fewest_row(panel, first, tests)]
         name = f"{_NO_LOSS},<br>and {within}{_remarks(first)}" if both and first is not None else within
-        rows.append(_within_row(answer, tests, reference, name))
+        rows.append(_within_row(answer, tests, name))
         names = [_swatch(styles[answer.line]) + escape(answer.line)] + [""] * (len(rows) - 1)
         groups.append([("", (name, *cells)) for name, cells in zip(names, rows, strict=True)])
     columns = range(len(_HEADINGS))
@@ -95,7 +93,7 @@ def _order(answer: Answer, fewest: FewestHeads | None) -> tuple[float, bool, flo
     return (first, not answer.reached, answer.point.heads)
 
 
-def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests, reference: Record) -> list[str]:
+def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests) -> list[str]:
     name = _NO_LOSS + _remarks(answer)
     shown = answer.point or answer.worse
     if shown is None:
@@ -105,7 +103,7 @@ def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests, reference:
         _heads(shown) if answer.point is not None else f"none: worse at<br>{_plain_heads(shown)} already",
         *_scores(shown, panel.difference(shown) or 0.0),
         *_p_values(tests.of(shown)),
-        _size(shown, reference) if answer.point is not None else "",
+        _size(shown) if answer.point is not None else "",
     ]
 
 
@@ -113,13 +111,13 @@ def _remarks(answer: FewestHeads) -> str:
     return "".join(f"<br>({escape(remark)})" for remark in (answer.untested, answer.gaps, answer.seen) if remark)
 
 
-def _within_row(answer: Answer, tests: PointTests, reference: Record, name: str) -> list[str]:
+def _within_row(answer: Answer, tests: PointTests, name: str) -> list[str]:
     return [
         name,
         _heads(answer.point) if answer.reached else f"not reached,<br>best at {_plain_heads(answer.point)}",
         *_scores(answer.point, answer.difference),
         *_p_values(tests.of(answer.point)),
-        _size(answer.point, reference) if answer.reached else "",
+        _size(answer.point) if answer.reached else "",
     ]
 
 
@@ -141,9 +139,10 @@ def _heads(point: Point) -> str:
     return f"<b>{_plain_heads(point)}</b>"
 
 
-def _size(point: Point, reference: Record) -> str:
+def _size(point: Point) -> str:
     kept_all = all(record.state == "unpruned" for record in point.records)
-    return escape("none, all heads remain" if kept_all else changes(point.records[0], reference))
+    assert point.reference is not None  # what is not measured against any is no answer
+    return escape("none, all heads remain" if kept_all else changes(point.records[0], point.reference.records[0]))
 
 
 def _swatch(style: MethodStyle) -> str:

@@ -8,9 +8,10 @@ from prune_lab.results.answer_rows import answers_table, area_note, area_table
 from prune_lab.results.area import ranking
 from prune_lab.results.curves import Panel
 from prune_lab.results.page import escape
+from prune_lab.results.reference_words import sampling_sentence
 from prune_lab.results.significance import LEVEL, PointTests, fewest_heads
 from prune_lab.results.style import MethodStyle
-from prune_lab.results.summary import TOLERANCE, answers, sampling_sentence
+from prune_lab.results.summary import TOLERANCE, answers
 
 _NO_LOSS = (
     "No significant loss: from all heads towards few, the last point before the first whose adjusted p-value is below "

@@ -104,7 +104,7 @@ def ranking(panel: Panel) -> Ranking | None:
     if panel.reference is None:
         return None
     total = panel.setting.total_heads
-    # With all heads the difference is 0 by definition, whatever a model that kept them was trained for.
+    # With all heads the difference to the own unpruned model is 0 by definition, whatever a model that kept them was trained for.
     curves = {line.name: [point for point in line.points if point.heads < total] for line in panel.lines}
     heads = {name: sorted({point.heads for point in points}) for name, points in curves.items()}
     drawn = {name: counts for name, counts in heads.items() if len(counts) > 1}

@@ -21,7 +21,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from prune_lab.results.curves import Panel
+from prune_lab.results.curves import Line, Panel
 from prune_lab.results.files import write_atomically
 from prune_lab.results.style import MethodStyle, Theme
 
@@ -95,7 +95,7 @@ def method_handles(panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle]
             linestyle="none",
             marker="*",
             markersize=13,
-            color=theme.text if point is panel.reference else theme.background,
+            color=theme.text if any(point is each for each in panel.references) else theme.background,
             markeredgecolor=theme.text,
             label=plain_text(f"{point.line}: {point.bleu.mean:.2f}"),
         )
@@ -109,10 +109,18 @@ def method_handles(panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle]
             linestyle=styles[line.name].dashes,
             marker=styles[line.name].marker,
             markersize=6,
-            label=plain_text(line.name),
+            label=plain_text(_told(panel, line)),
         )
         for line in panel.lines
     ]
+
+
+def _told(panel: Panel, line: Line) -> str:
+    """The name of a curve, and what it is measured from where that is not the first of the unpruned models."""
+    reference = line.reference
+    if reference is None or reference is panel.references[0] or reference.line in line.name:
+        return line.name
+    return f"{line.name} (against {reference.line})"
 
 
 def legend(figure: Figure, handles: Sequence[Artist], theme: Theme) -> None:

@@ -97,6 +97,7 @@ COLUMNS = (
     "attention_flops",
     "attention_active_flops",
     "cache_bytes",
+    "baseline",
 )
 
 
@@ -151,7 +152,7 @@ def row(
 ) -> dict[str, Any]:
     """One row of `results.csv`; paths are relative to the directory `start`.
 
-    The difference is that to the mean BLEU of `reference`, as in the report; it has an interval where the record was
+    The difference is that to the mean BLEU of `reference`, the unpruned model `baseline`, as in the report; it has an interval where the record was
     compared with just that model when it was measured. Without a reference it is as recorded.
 
     `p_value` (bootstrap) and `p_value_randomisation` are of the record alone. Of its point, over its seeds, are
@@ -186,6 +187,7 @@ def row(
         "length_penalty": record.decoding.get("length_penalty"),
         "bleu_difference": difference,
         "baseline_bleu": baseline,
+        "baseline": reference.line if reference is not None and baseline is not None else significance.get("baseline"),
         "difference_low": significance.get("low"),
         "difference_high": significance.get("high"),
         "p_value": significance.get("p_value"),
@@ -231,7 +233,9 @@ def write_csv(records: Sequence[Record], path: str | os.PathLike[str]) -> Path:
     for record in sorted(records, key=order):
         panel, point = found.get(id(record), (None, None))
         test = tests[id(panel)].of(point) if panel is not None and point is not None else None
-        writer.writerow(row(record, Path(path).parent, panel.reference if panel else None, point, test))
+        reference = point.reference if point is not None else None
+        reference = reference or (panel.reference if panel is not None else None)
+        writer.writerow(row(record, Path(path).parent, reference, point, test))
     return write_atomically(path, text.getvalue())
 
 

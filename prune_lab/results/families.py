@@ -105,7 +105,9 @@ def num_compared(records: Iterable[Record], references: Sequence[Record]) -> int
 
 def compared_with(records: Sequence[Record], references: Sequence[Record]) -> list[Record]:
     """The records, those that were compared with another model than `references` without that comparison."""
-    return [record if is_comparison_with(record, references) else replace(record, significance=None) for record in records]
+    return [
+        record if is_comparison_with(record, references) else replace(record, significance=None) for record in records
+    ]
 
 
 def is_comparison_with(record: Record, references: Sequence[Record]) -> bool:

@@ -23,14 +23,16 @@ _MAX_COLUMNS = 3
 
 
 def curve(panel: Panel, *, theme: Theme = LIGHT, styles: Mapping[str, MethodStyle] | None = None) -> Figure:
-    """BLEU against remaining heads: one line for each method, seeds drawn faintly, the unpruned model as a star.
+    """BLEU against remaining heads: one line for each method, seeds drawn faintly, unpruned models as stars.
 
-    Thin bars are the intervals of the differences to the unpruned model, drawn around the mean BLEU of each point.
-    Where a method falls far behind, a second view shows the few BLEU below the unpruned model.
+    Unpruned models that methods are measured against are filled and have a horizontal line, dotted for the second.
+    Thin bars are the intervals of the differences to the method's own unpruned model, drawn around the mean BLEU of
+    each point. Where a method falls far behind, a second view shows the few BLEU below the unpruned models.
     """
     styles = styles or method_styles(panel.lines)
     lowest = min((point.bleu.mean for point in panel.points), default=0.0)
-    zoomed = panel.reference is not None and bool(panel.points) and panel.reference.bleu.mean - lowest > 2 * _ZOOM
+    references = [reference.bleu.mean for reference in panel.references]
+    zoomed = bool(references and panel.points) and min(references) - lowest > 2 * _ZOOM
     with settings():
         figure = new_figure(theme, 11.0, 4.9) if zoomed else new_figure(theme, 8.0, 5.2)
         axes = figure.subplots(1, 2 if zoomed else 1, squeeze=False)[0]
@@ -91,17 +93,18 @@ def kinds(panel: Panel, *, theme: Theme = LIGHT) -> Figure | None:
 def _draw_curves(axis: Axes, panel: Panel, theme: Theme, styles: Mapping[str, MethodStyle]) -> None:
     frame(axis, panel.setting.total_heads, theme)
     axis.set_xlabel("remaining heads")
-    if panel.reference is not None:
-        best = panel.reference.bleu.mean
-        axis.axhspan(best - NEAR, best, color=theme.muted, alpha=0.15, linewidth=0)
-        axis.axhline(best, color=theme.text, linewidth=0.9, zorder=2)
+    for index, reference in enumerate(panel.references):
+        score = reference.bleu.mean
+        if len(panel.references) == 1:  # of two, nobody could tell whose loss the shade is of
+            axis.axhspan(score - NEAR, score, color=theme.muted, alpha=0.15, linewidth=0)
+        axis.axhline(score, color=theme.text, linewidth=0.9, linestyle=":" if index else "-", zorder=2)
     for point in panel.unpruned:
         axis.plot(
             point.heads,
             point.bleu.mean,
             marker="*",
             markersize=15,
-            color=theme.text if point is panel.reference else theme.background,
+            color=theme.text if any(point is each for each in panel.references) else theme.background,
             markeredgecolor=theme.text,
             linestyle="none",
             zorder=6,
@@ -166,12 +169,12 @@ def _bar(point: Point) -> tuple[float, float] | None:
 
 
 def _zoom(axis: Axes, panel: Panel, theme: Theme) -> None:
-    assert panel.reference is not None
-    best = panel.reference.bleu.mean
+    scores = [reference.bleu.mean for reference in panel.references]
     tops = [point.bleu.mean + bar[1] for point in panel.points if (bar := _bar(point)) is not None]
-    highest = max([best, *tops, *(record.bleu or 0.0 for record in panel.records)])
-    axis.set_ylim(best - _ZOOM, highest + 0.12 * _ZOOM)
-    title(axis, f"the {_ZOOM:g} BLEU below the unpruned model\n(shaded: less than {NEAR:g} lost)", theme, quiet=True)
+    highest = max([*scores, *tops, *(record.bleu or 0.0 for record in panel.records)])
+    axis.set_ylim(min(scores) - _ZOOM, highest + 0.12 * _ZOOM)
+    of_what = f"model\n(shaded: less than {NEAR:g} lost)" if len(scores) == 1 else "models\n(each method has its own)"
+    title(axis, f"the {_ZOOM:g} BLEU below the unpruned {of_what}", theme, quiet=True)
 
 
 def _draw_kind(axis: Axes, rows: Sequence[tuple[Point, Statistic]], kind: str, theme: Theme) -> None:

@@ -27,12 +27,13 @@ from prune_lab.results.making_time import time_table
 from prune_lab.results.page import definitions, details, escape, page, table, tiles
 from prune_lab.results.panel_headings import MAX_OPEN, folded, panel_headings
 from prune_lab.results.record import Record
+from prune_lab.results.reference_words import against, effort, trained_otherwise
 from prune_lab.results.roles_kept_section import roles_kept_section
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
 from prune_lab.results.significance import PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import MethodStyle, method_styles
-from prune_lab.results.summary import TOLERANCE, best_answer, effort, sentences, trained_otherwise
+from prune_lab.results.summary import TOLERANCE, best_answer, sentences
 from prune_lab.results.variants_section import variants_section
 
 
@@ -158,8 +159,10 @@ def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
 
 _CURVE = (
     "BLEU against remaining heads",
-    "The filled star and the horizontal line are the unpruned model that points are compared with. "
-    "Thin lines are single seeds, strong ones their mean. Bars: 95 % interval of the difference to the unpruned model.",
+    "Filled stars and horizontal lines are the unpruned models that points are compared with; where there are two, "
+    "the legend says of each method which is its own, and dotted is the line of the second. Thin lines are single seeds, "
+    "strong ones their mean. Bars: 95 % interval of the difference to the own unpruned model, drawn around the point: a "
+    "bar that ends below the line of that model leaves out no loss.",
 )
 _KINDS = (
     "Heads by kind of site",
@@ -188,8 +191,9 @@ _SPEED = (
 def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     total, best = panel.setting.total_heads, best_answer(panel)
     figures = []
-    if panel.reference is not None:
-        figures.append((f"{panel.reference.bleu.mean:.2f}", f"BLEU with {total} heads: {effort(panel.reference)}"))
+    for reference, names in against(panel):
+        what = f"BLEU with {total} heads: {effort(reference)}{', for ' if names else ''}{names}"
+        figures.append((f"{reference.bleu.mean:.2f}", what))
     fewest = best_of(fewest_heads(panel, PointTests(panel)))
     if fewest is not None and fewest.point is not None:
         name = f"heads with no significant loss, by {fewest.line} ({fewest.difference:+.2f} BLEU)"
@@ -197,8 +201,8 @@ def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     if best is not None:
         name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"
         figures.append((f"{best.point.heads:.3g} of {total}", name))
-        training = trained_otherwise(panel, best.point)
-        name = f"BLEU of {best.line} there{f' ({training})' if training else ''}, against the unpruned model"
+        training = trained_otherwise(best.point)
+        name = f"BLEU of {best.line} there{f' ({training})' if training else ''}, against its unpruned model"
         figures.append((f"{best.difference:+.2f}", name))
     num_methods = len(panel.lines)
     figures.append((str(len(panel.points)), f"points of {num_methods} method{'' if num_methods == 1 else 's'}"))

@@ -16,7 +16,7 @@ from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import measured_speed, speed_change
-from prune_lab.results.summary import ends
+from prune_lab.results.reference_words import against, ends
 
 _QUALITY_HEADINGS = (
     "point",
@@ -78,6 +78,10 @@ def quality_note(panel: Panel) -> str:
     tests = PointTests(panel)
     obstacle = comet_obstacle(panel.records)
     notes = [f"{obstacle}; results.csv has them."] if obstacle else []
+    compared = against(panel)
+    if len(compared) > 1:
+        told = "; ".join(f"of {names} to {each.line} ({each.bleu.mean:.2f})" for each, names in compared)
+        notes.insert(0, f"Differences, their intervals and p-values: {told}.")
     if len(tests):
         notes.insert(0, _p_values_note(tests))
     return " ".join(notes)
@@ -116,7 +120,7 @@ def _quality_row(
     adjusted: str = "",
     kind: str = "",
 ) -> tuple[str, Sequence[str]]:
-    base = panel.reference.bleu.mean if panel.reference is not None else None
+    base = point.reference.bleu.mean if point.reference is not None else None
     export = link(record, "export", directory)
     cells = (
         escape(_name(point, record)),
@@ -125,7 +129,7 @@ def _quality_row(
         f"{record.remaining_heads}",
         str(record.settings.get("updates") or ""),
         f"{record.bleu:.2f}",
-        "" if base is None or point is panel.reference else f"{(record.bleu or 0.0) - base:+.2f}",
+        "" if base is None else f"{(record.bleu or 0.0) - base:+.2f}",
         interval_text([record]),
         _p_value([record]),
         adjusted,

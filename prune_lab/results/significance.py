@@ -171,9 +171,14 @@ class FewestHeads:
 
 def fewest_heads(panel: Panel, tests: PointTests) -> list[FewestHeads]:
     """The answer of each method of a panel; empty where no point was compared, or none could be significant."""
-    if panel.reference is None or panel.reference.bleu.mean < LEAST_BLEU or not len(tests) or tests.obstacle:
+    if not len(tests) or tests.obstacle:
         return []
-    return [_fewest(panel, line, tests) for line in panel.lines]
+    return [_fewest(panel, line, tests) for line in panel.lines if can_be_judged(line)]
+
+
+def can_be_judged(line: Line) -> bool:
+    """Whether a curve has an unpruned model to be measured against, and that one translates."""
+    return line.reference is not None and line.reference.bleu.mean >= LEAST_BLEU
 
 
 def best_of(found: list[FewestHeads]) -> FewestHeads | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.record import Record
-from prune_lab.results.significance import LEAST_BLEU, FewestHeads, PointTests, by_heads, fewest_heads
+from prune_lab.results.reference_words import listed, unpruned_sentences
+from prune_lab.results.significance import LEAST_BLEU, FewestHeads, PointTests, by_heads, can_be_judged, fewest_heads
 from prune_lab.results.speed import ratio_of
 
 # BLEU that a pruned model may lose and still count as good as the unpruned one.
@@ -33,10 +34,8 @@ class Answer:
 
 
 def answers(panel: Panel, tolerance: float = TOLERANCE) -> list[Answer]:
-    """The answer of each method of a panel; empty without an unpruned model to measure against that translates."""
-    if panel.reference is None or panel.reference.bleu.mean < LEAST_BLEU:
-        return []
-    return [_answer(panel, line, tolerance) for line in panel.lines]
+    """The answer of each method of a panel that has an unpruned model to be measured against, one that translates."""
+    return [_answer(panel, line, tolerance) for line in panel.lines if can_be_judged(line)]
 
 
 def best_answer(panel: Panel, tolerance: float = TOLERANCE) -> Answer | None:
@@ -47,21 +46,12 @@ def best_answer(panel: Panel, tolerance: float = TOLERANCE) -> Answer | None:
 
 def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     """The summary of a panel as plain sentences."""
-    reference = panel.reference
-    if reference is None:
+    if panel.reference is None:
         return ["There is no unpruned model among these records, so that no loss can be stated."]
     total = panel.setting.total_heads
-    record = reference.records[0]
-    over = f" (mean of {len(reference.records)} runs)" if len(reference.records) > 1 else ""
-    went_on = ", trained on without pruning," if "trained on" in reference.line else ""
-    text = [
-        f"The unpruned model{went_on} with its {total} heads scores {reference.bleu.mean:.2f} BLEU{over} on "
-        f"{panel.setting.test_set} ({record.num_sentences} sentences, {panel.setting.decoding_label})."
-    ]
-    if reference.bleu.mean < LEAST_BLEU:
+    text = unpruned_sentences(panel)
+    if max(reference.bleu.mean for reference in panel.references) < LEAST_BLEU:
         return [*text, "A model that scores so little does not translate this text, and no loss can be told from it."]
-    if panel.lines:
-        text += [sentence for sentence in (updates_sentence(panel), seeds_sentence(panel)) if sentence]
     text += [sentence for sentence in [significance_sentence(panel)] if sentence]
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
     if reached:
@@ -69,7 +59,7 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
             f"{answer.line} needs {_share(answer.point.heads, total)} heads ({_cost(answer.point, answer.difference)})"
             for answer in reached
         ]
-        text.append(f"For a loss of at most {tolerance:g} BLEU, {_listed(parts)}.")
+        text.append(f"For a loss of at most {tolerance:g} BLEU, {listed(parts)}.")
     short = sorted((answer for answer in answers(panel, tolerance) if not answer.reached), key=lambda a: -a.difference)
     if short:
         parts = [
@@ -78,9 +68,10 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
         which = (
             "The other methods stay that close at no point" if reached else f"No point stays within {tolerance:g} BLEU"
         )
-        text.append(f"{which}; closest: {_listed(parts)}.")
+        text.append(f"{which}; closest: {listed(parts)}.")
     best = best_answer(panel, tolerance)
-    gain = changes(best.point.records[0], record) if best is not None else ""
+    reference = best.point.reference if best is not None else None
+    gain = changes(best.point.records[0], reference.records[0]) if best is not None and reference is not None else ""
     if best is not None and gain:
         text.append(f"Against the unpruned model, that of {best.line} has {gain}.")
     return text
@@ -99,72 +90,11 @@ def significance_sentence(panel: Panel) -> str:
     untested = [_named(answer) for answer in found if answer.point is None and answer.worse is None]
     how = f"{tests.names}; p-values corrected for {len(tests)} points after Holm"
     text = (
-        f"With no significant loss ({how}), {_listed(parts)}"
-        if parts
-        else f"No method has a point with no loss ({how})"
+        f"With no significant loss ({how}), {listed(parts)}" if parts else f"No method has a point with no loss ({how})"
     )
-    text += f"; {_listed(worse)} {'loses' if len(worse) == 1 else 'lose'} at the first point already" if worse else ""
-    text += f"; {_listed(untested)} {'was' if len(untested) == 1 else 'were'} not tested" if untested else ""
+    text += f"; {listed(worse)} {'loses' if len(worse) == 1 else 'lose'} at the first point already" if worse else ""
+    text += f"; {listed(untested)} {'was' if len(untested) == 1 else 'were'} not tested" if untested else ""
     return f"{text}. No significant loss is not no loss: the interval says how large it may be."
-
-
-def sampling_sentence(panel: Panel) -> str:
-    """What intervals and p-values are of, and what they leave out."""
-    assert panel.reference is not None
-    num = len(panel.reference.records)
-    return (
-        "Intervals and p-values resample the sentences of the test set only: they say nothing of how far trainings lie "
-        "apart, which is what the standard deviation over seeds tells. The unpruned reference is "
-        f"{'one training' if num == 1 else f'the mean of {num} runs'}."
-    )
-
-
-def effort(point: Point) -> str:
-    """An unpruned model with the length of its training and its runs: `unpruned, trained on; 1600 updates, 1 run`."""
-    parts = [" to ".join(map(str, ends(point.updates))) + " updates"] if point.updates else []
-    parts.append(f"{len(point.records)} run{'' if len(point.records) == 1 else 's'}")
-    return f"{point.line}; {', '.join(parts)}"
-
-
-def updates_sentence(panel: Panel) -> str:
-    """Whether the methods were trained for as many updates as what they are compared with; empty where not recorded."""
-    if panel.reference is None or len(panel.reference.updates) != 1:
-        return ""
-    (wanted,) = panel.reference.updates
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for line in panel.lines:
-        if line.updates:
-            groups.setdefault(tuple(ends(line.updates)), []).append(line.name)
-    alike = groups.pop((wanted,), [])
-    text = f"It was trained for {wanted} updates in all"
-    text += f", as many as {_listed(alike)}" if alike else ""
-    others = [f"{_listed(names)} for {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
-    return f"{text}; {', '.join(others)}." if others else f"{text}."
-
-
-def trained_otherwise(panel: Panel, point: Point) -> str:
-    """For how long a point was trained where that is not as long as the unpruned model, in words; else empty."""
-    assert panel.reference is not None
-    unlike = panel.reference.updates and point.updates and panel.reference.updates != point.updates
-    return f"trained for {' to '.join(map(str, ends(point.updates)))} updates" if unlike else ""
-
-
-def seeds_sentence(panel: Panel) -> str:
-    """How many runs the unpruned model is, against those of the methods."""
-    assert panel.reference is not None
-    groups: dict[tuple[int, ...], list[str]] = {}
-    for line in panel.lines:
-        groups.setdefault(tuple(ends(sorted({len(point.records) for point in line.points}))), []).append(line.name)
-    parts = [f"{_listed(names)} {' to '.join(map(str, found))}" for found, names in sorted(groups.items())]
-    num = len(panel.reference.records)
-    if list(groups) == [(num,)]:
-        return f"It is {'one run, and so is every point' if num == 1 else f'{num} runs, and so is every point'}."
-    return f"It is {'one run' if num == 1 else f'{num} runs'}; runs of each point: {', '.join(parts)}."
-
-
-def ends(values: Sequence[int]) -> list[int]:
-    """The first and the last of ordered values, one value where they are the same."""
-    return list(dict.fromkeys((values[0], values[-1]))) if values else []
 
 
 def changes(record: Record, reference: Record) -> str:
@@ -185,7 +115,7 @@ def changes(record: Record, reference: Record) -> str:
             if changed
             else f"no measurable change of decoding speed ({interval})"
         )
-    return _listed(parts) + (f"; decoding speed {ratio}" if parts and ratio is not None and ratio.obstacle else "")
+    return listed(parts) + (f"; decoding speed {ratio}" if parts and ratio is not None and ratio.obstacle else "")
 
 
 def heads_range(point: Point) -> str:
@@ -225,7 +155,3 @@ def _cost(point: Point, difference: float) -> str:
         text += f" with {heads_range(point)} heads" if heads_range(point) else ""
     bounds = interval_text(point.records)
     return f"{text}, 95 % interval {bounds}" if bounds else text
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""

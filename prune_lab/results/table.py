@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from prune_lab.results.intervals import interval
 from prune_lab.results.record import Record
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import mean_change
-from prune_lab.results.summary import effort, ends
+from prune_lab.results.reference_words import against, effort, ends
 from prune_lab.results.variants import attention_of
 
 _MAX_NAME, _MIN_NAME = 24, 8
@@ -59,7 +60,7 @@ def text_table(records: Sequence[Record], width: int = 80) -> str:
         cells = _cells(panel, tests)
         while _total_width(cells) > width and any(column.drop for column in cells):
             del cells[max((column for column in cells if column.drop), key=lambda column: -column.drop)]
-        title = [_shortened(line, width) for line in _setting(panel)]
+        title = [line for text in _setting(panel) for line in textwrap.wrap(text, width, subsequent_indent="  ")]
         note = [f"{_MARK} significant loss, corrected for {len(tests)} points"] if tests.num_losses else []
         parts.append("\n".join([*title, _aligned(cells, width), *note]))
     failed = [record for record in records if not record.complete]
@@ -100,7 +101,8 @@ def _setting(panel: Panel) -> Iterator[str]:
     if panel.base_name and attention_of(panel):
         yield f"attention: {attention_of(panel)}"
     if panel.reference is not None and panel.lines:
-        yield f"diff: against {effort(panel.reference)}"
+        for reference, names in against(panel):
+            yield f"diff{' of ' if names else ''}{names}: against {effort(reference)}"
     models = comet_models(panel.records)
     if models:
         yield comet_obstacle(panel.records) or f"COMET: {comet_in_words(models[0])}"

@@ -29,8 +29,9 @@ class Variant:
     Attributes:
         label: The attention in short words; with heads and size where these alone do not tell it from others.
         site_heads: Heads of a site of the unpruned model, and their width (see `heads_in_words`).
-        unpruned: Models that others are compared with, a point for each name and length of training; first the one that
-            points of its base are measured against.
+        unpruned: Models that others are compared with, a point for each name and length of training; first those that
+            points of their base are measured against.
+        num_references: How many of them that are.
         points: All others: method by method, most heads first.
     """
 
@@ -38,6 +39,7 @@ class Variant:
     site_heads: str
     unpruned: tuple[Point, ...]
     points: tuple[Point, ...]
+    num_references: int = 1
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class _Model:
     """A record with its attention (None where nothing says it) and the name of its line in its panel.
 
     Attributes:
-        rank: 0 for what the points of its panel are measured against, 1 for other unpruned models, 2 for the points.
+        rank: 0 for what points of its panel are measured against, 1 for other unpruned models, 2 for the points.
     """
 
     record: Record
@@ -134,7 +136,8 @@ def _order(attention: _Attention) -> tuple[bool, str, int, int]:
 
 def _models(panel: Panel) -> Iterator[_Model]:
     for point in (*panel.unpruned, *panel.points):
-        rank = _REFERENCE if point is panel.reference else _UNPRUNED if point in panel.unpruned else _POINT
+        is_reference = any(point is each for each in panel.references)
+        rank = _REFERENCE if is_reference else _UNPRUNED if point in panel.unpruned else _POINT
         for record in point.records:
             yield _Model(record, _attention(record, panel), point.line, rank)
 
@@ -196,7 +199,8 @@ def _variant(label: str, attention: _Attention, models: Sequence[_Model]) -> Var
             points.setdefault((*key, record.point, *chosen), []).append(model)
     references = sorted(unpruned.values(), key=lambda group: min(model.rank for model in group))
     others = sorted(map(_point, points.values()), key=lambda point: (method_order(point.line), -point.heads))
-    return Variant(label, attention.site_heads, tuple(map(_point, references)), tuple(others))
+    num_references = sum(any(model.rank == _REFERENCE for model in group) for group in references)
+    return Variant(label, attention.site_heads, tuple(map(_point, references)), tuple(others), num_references)
 
 
 def _point(models: Sequence[_Model]) -> Point:

@@ -94,7 +94,7 @@ def _draw(
 ) -> None:
     methods = _methods(variant)
     for index, point in reversed(list(enumerate(variant.unpruned))):
-        face = theme.text if index == 0 else theme.background
+        face = theme.text if index < variant.num_references else theme.background
         _star(axis, point, first_lane, theme.text, face)
         _seeds(axis, point, first_lane, theme.text)
     for point in variant.points:
@@ -152,7 +152,7 @@ def _handles(comparison: Comparison, styles: dict[str, MethodStyle], theme: Them
     handles = []
     if any(variant.unpruned for variant in comparison.variants):
         handles.append(entry("unpruned", "*", theme.text, theme.text))
-    if any(len(variant.unpruned) > 1 for variant in comparison.variants):
+    if any(len(variant.unpruned) > variant.num_references for variant in comparison.variants):
         handles.append(entry("others with all heads", "*", theme.text, theme.background))
     return handles + [
         entry(line.name, "o", styles[line.name].colour(theme), theme.background, 9) for line in comparison.lines

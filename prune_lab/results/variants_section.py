@@ -11,7 +11,7 @@ from typing import Any
 from prune_lab.results.curves import Panel, Point, Statistic
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
-from prune_lab.results.summary import ends
+from prune_lab.results.reference_words import ends
 from prune_lab.results.variants import Comparison, Variant, compare_variants
 from prune_lab.results.variants_plot import variants_chart
 
@@ -65,7 +65,17 @@ def _sentences(comparison: Comparison) -> str:
         f"{len(comparison.variants)} kinds of attention on {setting.test_set}, {setting.decoding_label}; models that "
         "differ by nothing but their seed share a row."
     )
-    first = [(each.label, each.unpruned[0].bleu) for each in comparison.variants if each.unpruned]
+    names = [{point.line: point.bleu for point in reversed(each.unpruned)} for each in comparison.variants]
+    # Of the same kind where all have it: a base beside bases, or what was trained on beside its like.
+    shared = next(
+        (name for point in comparison.variants[0].unpruned if all((name := point.line) in found for found in names)),
+        None,
+    )
+    first = [
+        (each.label, found[shared] if shared is not None else each.unpruned[0].bleu)
+        for each, found in zip(comparison.variants, names, strict=True)
+        if each.unpruned
+    ]
     if len(first) < 2:
         return text
     (worst, low), (best, high) = (choose(first, key=lambda item: item[1].mean) for choose in (min, max))

@@ -92,7 +92,7 @@ def test_a_study_that_was_stopped_goes_on_with_the_next_model(
         return pruned_for(model, *key)
 
     monkeypatch.setattr(single_heads, "pruned_for", counted)
-    for path in ("base", "continued", "points"):
+    for path in ("base", "points"):
         (tmp_path / path).symlink_to(done / path)
     with pytest.raises(Killed):
         run_study(make_setup(METHODS, **ASKED), tmp_path)
@@ -108,15 +108,15 @@ def test_a_study_that_was_stopped_goes_on_with_the_next_model(
     assert path.read_text() == (done / FILE_NAME).read_text()
     said = capsys.readouterr().out
     assert re.search(
-        r"^4 of 4: single heads: 12 models, synthetic validation BLEU \d+\.\d\d with all heads$", said, re.M
+        r"^3 of 3: single heads: 12 models, synthetic validation BLEU \d+\.\d\d with all heads$", said, re.M
     )
     made.clear()
     run_study(make_setup(METHODS, **ASKED), tmp_path)
-    assert made == [] and "4 of 4: single heads: done before, 12 models" in capsys.readouterr().out
+    assert made == [] and "3 of 3: single heads: done before, 12 models" in capsys.readouterr().out
 
 
 def test_lines_of_another_base_do_not_count(done: Path, make_setup: Make, tmp_path: Path) -> None:
-    for path in ("base", "continued", "points"):
+    for path in ("base", "points"):
         (tmp_path / path).symlink_to(done / path)
     header, *lines = (done / FILE_NAME).read_text().splitlines()
     changed = json.dumps({**json.loads(header), "base_hash": "00"})
@@ -129,7 +129,7 @@ def test_lines_of_another_base_do_not_count(done: Path, make_setup: Make, tmp_pa
 def test_they_are_no_points_and_do_not_stop_the_report(
     done: Path, make_setup: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for path in ("base", "continued", "points"):
+    for path in ("base", "points"):
         (tmp_path / path).symlink_to(done / path)
 
     def failing(*_: Any) -> Any:
@@ -139,7 +139,7 @@ def test_they_are_no_points_and_do_not_stop_the_report(
     with pytest.raises(StudyIncompleteError, match="single heads") as told:
         run_study(make_setup(METHODS, **ASKED), tmp_path)
     assert told.value.exit_status == 1 and "report: " in capsys.readouterr().out
-    assert {Record.load(path).method for path in done.rglob("record.json")} == {"base", "unpruned", "magnitude"}
+    assert {Record.load(path).method for path in done.rglob("record.json")} == {"base", "magnitude"}
 
 
 @pytest.mark.parametrize("value", [["all"], "removed", [1]])
