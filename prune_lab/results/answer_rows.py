@@ -9,7 +9,7 @@ from prune_lab.results.curves import Panel, Point
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
-from prune_lab.results.significance import FewestHeads, PointTest, PointTests, fewest_heads
+from prune_lab.results.significance import LOSS_ALONE, FewestHeads, PointTest, PointTests, fewest_heads
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
 from prune_lab.results.summary import Answer, answers, changes, heads_range
 
@@ -81,7 +81,7 @@ def area_note(ranked: Ranking, total_heads: int) -> str:
     if ranked.left_out:
         text += (
             " Ranked are curves whose points lie about equally close (widest step at most "
-            f"{MOST_COARSE:g} times that of the finest), since a straight line between points that are far apart runs "
+            f"{MOST_COARSE:g} times that of the median method), since a straight line between points that are far apart runs "
             f"below a curve that bends. Left out: {ranked.left_out_in_words}."
         )
     return text
@@ -108,7 +108,9 @@ def _fewest_row(panel: Panel, answer: FewestHeads, tests: PointTests) -> list[st
 
 
 def _remarks(answer: FewestHeads) -> str:
-    return "".join(f"<br>({escape(remark)})" for remark in (answer.untested, answer.gaps, answer.seen) if remark)
+    alone = LOSS_ALONE if answer.test is not None and answer.test.is_loss_alone else ""
+    remarks = (alone, answer.untested, answer.gaps, answer.seen)
+    return "".join(f"<br>({escape(remark)})" for remark in remarks if remark)
 
 
 def _within_row(answer: Answer, tests: PointTests, name: str) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from prune_lab.results.answer_rows import answers_table, area_note, area_table
-from prune_lab.results.area import ranking
+from prune_lab.results.area import rankings
 from prune_lab.results.curves import Panel
+from prune_lab.results.margin_words import NOTE, margin_table
 from prune_lab.results.page import escape
 from prune_lab.results.reference_words import sampling_sentence
 from prune_lab.results.significance import LEVEL, PointTests, fewest_heads
@@ -25,7 +26,10 @@ _NO_LOSS = (
 
 def answer_section(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]:
     """The parts of the page, as HTML; none where there is nothing to compare with."""
-    parts = []
+    sure = margin_table(panel)
+    parts = (
+        ["<h3>Fewest heads with surely little lost</h3>", sure, f'<p class="quiet">{escape(NOTE)}</p>'] if sure else []
+    )
     if answers(panel):
         parts += ["<h3>Fewest heads of each method</h3>", answers_table(panel, styles, TOLERANCE)]
     tests = PointTests(panel)
@@ -33,8 +37,8 @@ def answer_section(panel: Panel, styles: Mapping[str, MethodStyle]) -> list[str]
     notes += [sampling_sentence(panel)] if len(tests) and panel.reference is not None else []
     if notes:
         parts.append(f'<p class="quiet">{escape(" ".join(notes))}</p>')
-    ranked = ranking(panel)
-    if ranked is not None:
-        parts += ["<h3>Area under the curve</h3>", area_table(ranked, styles)]
+    for ranked in rankings(panel):
+        which = "" if ranked.is_whole else ", methods that prune some kinds of site"
+        parts += [f"<h3>Area under the curve{which}</h3>", area_table(ranked, styles)]
         parts.append(f'<p class="quiet">{escape(area_note(ranked, panel.setting.total_heads))}</p>')
     return parts

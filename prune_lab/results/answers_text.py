@@ -5,9 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from prune_lab.results.area import ranking
+from prune_lab.results.area import rankings
 from prune_lab.results.curves import Panel, panels
 from prune_lab.results.intervals import interval
+from prune_lab.results.margin_words import margin_lines
 from prune_lab.results.record import Record
 from prune_lab.results.significance import LEVEL, FewestHeads, PointTests, by_heads, fewest_heads
 
@@ -22,7 +23,7 @@ def answers_text(records: Sequence[Record], width: int = 80) -> str:
     found = panels(records)
     parts = []
     for panel in found:
-        lines = [*_fewest(panel), *_areas(panel)]
+        lines = [*margin_lines(panel, _MAX_NAME), *_fewest(panel), *_areas(panel)]
         if lines and len(found) > 1:
             name = f"{panel.setting.test_set}, {panel.setting.decoding_label}"
             lines.insert(0, name + (f", {panel.base_name}" if panel.base_name else ""))
@@ -58,10 +59,10 @@ def _in_words(panel: Panel, answer: FewestHeads) -> str:
 
 
 def _areas(panel: Panel) -> Iterator[str]:
-    ranked = ranking(panel)
-    if ranked is not None:
+    for ranked in rankings(panel):
         values = ", ".join(f"{area.line} {area.value:+.2f}" for area in ranked.areas)
-        yield f"Mean difference over {ranked.heads:.4g} to {panel.setting.total_heads} heads: {values}"
+        which = "" if ranked.is_whole else " of methods that prune some kinds of site"
+        yield f"Mean difference{which} over {ranked.heads:.4g} to {panel.setting.total_heads} heads: {values}"
         if ranked.left_out:
             yield f"  not ranked: {ranked.left_out_in_words}"
 

@@ -9,23 +9,26 @@ smallest share that all ranked methods reach, so that methods with other budgets
 
 BLEU falls faster the fewer heads remain, and there a straight line between points that are far apart runs below the
 curve: the same curve has a lower area where it was measured at fewer points. So only curves whose points lie about
-equally close are ranked; see `ranking`. Shapes: P points, R resamples.
+equally close are ranked; see `rankings`. Methods that prune only some kinds of site are ranked apart, since they cannot
+go as far and have other heads to lose. Shapes: P points, R resamples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prune_lab.results.curves import Panel, Point
+from prune_lab.heads import KINDS
+from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import draw, mean_differences
 
 FORMULA = "A = 1 / (1 - s0) * integral of d(s) from s0 to 1, d(1) = 0"
-# The widest step of a ranked method is at most this many times that of the finest.
+# The widest step of a ranked method is at most this many times that of the median method.
 MOST_COARSE = 1.5
 FEW = "fewer than two points"
 _TAIL = 0.025
@@ -60,6 +63,7 @@ class Ranking:
 
     Attributes:
         areas: The best method first.
+        is_whole: Whether the methods prune all kinds of site; else those that prune some kinds alone.
         heads: The fewest heads that all of them reach; may be a fraction, since seeds of gates differ.
         limited_by: The one of them that reaches no fewer.
         left_out: Methods that are not ranked, and why: `fewer than two points`, whose curve would be a guess, or
@@ -67,6 +71,7 @@ class Ranking:
     """
 
     areas: tuple[Area, ...]
+    is_whole: bool
     heads: float
     limited_by: str
     left_out: Mapping[str, str]
@@ -84,6 +89,7 @@ class Ranking:
         """Plain values, without the areas."""
         return {
             "formula": FORMULA,
+            "kinds": "all" if self.is_whole else "some",
             "from_heads": self.heads,
             "limited_by": self.limited_by,
             "ranking": [area.line for area in self.areas],
@@ -91,21 +97,49 @@ class Ranking:
         }
 
 
-def ranking(panel: Panel) -> Ranking | None:
+def rankings(panel: Panel) -> list[Ranking]:
     """Ranks the methods of a panel whose curves are of like resolution.
 
-    The widest step of a method is the largest difference between neighbouring numbers of heads, all heads among them;
-    steps that lie below s0 as a whole do not count. A method is left out if its widest step is more than 1.5 times that
-    of the finest method, or if it has fewer than two points. The range is that of the methods that remain.
+    Those that prune all kinds of site come first, then those that prune only some kinds, each group by itself. The
+    widest step of a method is the largest difference between neighbouring numbers of heads, all heads among them; steps
+    that lie below s0 as a whole do not count. A method is left out if its widest step is more than 1.5 times that of
+    the median method of its group (of an even number the finer of the middle two), or if it has fewer than two points.
+    The range is that of the methods of the group that remain.
 
     Returns:
-        None without an unpruned model, or where no method has two points.
+        None of a group in which no method has two points and an unpruned model.
     """
-    if panel.reference is None:
-        return None
+    groups: dict[bool, list[Line]] = {True: [], False: []}
+    for line in panel.lines:
+        if line.reference is not None:
+            groups[_prunes_all_kinds(line, panel)].append(line)
+    found = (_ranking(panel, lines, is_whole=is_whole) for is_whole, lines in groups.items())
+    return [each for each in found if each is not None]
+
+
+def ranking_of(found: Sequence[Ranking], line: str) -> Area | None:
+    """The area of a method in one of several rankings; None if it was left out."""
+    return next((area for each in found if (area := each.of(line)) is not None), None)
+
+
+def _prunes_all_kinds(line: Line, panel: Panel) -> bool:
+    """Whether nothing keeps a method from removing heads of any kind; a control is like the method whose heads it has."""
+    for record in (record for point in line.points for record in point.records):
+        settings = record.settings
+        given = [settings.get(name) for name in ("selection", "gates")]
+        kinds = [each["kinds"] for each in given if isinstance(each, Mapping) and each.get("kinds")]
+        if any(set(each) != set(KINDS) for each in kinds):
+            return False
+        source = [other for other in panel.lines if other.name == settings.get("heads_of") and other is not line]
+        if source:
+            return _prunes_all_kinds(source[0], panel)
+    return True
+
+
+def _ranking(panel: Panel, lines: Sequence[Line], *, is_whole: bool) -> Ranking | None:
     total = panel.setting.total_heads
-    # With all heads the difference to the own unpruned model is 0 by definition, whatever a model that kept them was trained for.
-    curves = {line.name: [point for point in line.points if point.heads < total] for line in panel.lines}
+    # With all heads the difference is 0 by definition, whatever a model that kept them was trained for.
+    curves = {line.name: [point for point in line.points if point.heads < total] for line in lines}
     heads = {name: sorted({point.heads for point in points}) for name, points in curves.items()}
     drawn = {name: counts for name, counts in heads.items() if len(counts) > 1}
     if not drawn:
@@ -116,6 +150,7 @@ def ranking(panel: Panel) -> Ranking | None:
     areas = [_area(panel, name, curves[name], fewest / total) for name in compared]
     return Ranking(
         areas=tuple(sorted(areas, key=lambda area: -area.value)),
+        is_whole=is_whole,
         heads=fewest,
         limited_by=limited_by,
         left_out={name: _coarser(drawn[name]) if name in drawn else FEW for name in curves if name not in compared},
@@ -155,7 +190,7 @@ def _of_like_resolution(heads: Mapping[str, Sequence[float]], total: int) -> lis
         names = alike
         start = max(heads[name][0] for name in names)
         steps = {name: _widest_step(heads[name], start, total) for name in names}
-        widest = MOST_COARSE * min(steps.values()) + _ROUNDING
+        widest = MOST_COARSE * median_low(steps.values()) + _ROUNDING
         alike = [name for name in names if steps[name] <= widest]
     return names
 

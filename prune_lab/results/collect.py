@@ -152,8 +152,9 @@ def row(
 ) -> dict[str, Any]:
     """One row of `results.csv`; paths are relative to the directory `start`.
 
-    The difference is that to the mean BLEU of `reference`, the unpruned model `baseline`, as in the report; it has an interval where the record was
-    compared with just that model when it was measured. Without a reference it is as recorded.
+    The difference is that to the mean BLEU of `reference`, the unpruned model `baseline`, as in the report; it has an
+    interval where the record was compared with just that model when it was measured. Without a reference it is as
+    recorded.
 
     `p_value` (bootstrap) and `p_value_randomisation` are of the record alone. Of its point, over its seeds, are
     `point_p_value`, by `p_value_test`, and `p_value_holm`, the same corrected for all points of the panel; columns that

@@ -310,7 +310,7 @@ def _references(unpruned: Sequence[Record], others: Sequence[Record]) -> list[Po
         return (not num_compared(others, members), unlike, UNPRUNED_METHODS.index(members[0].method), -(updates or 0))
 
     names = [name for name, _ in groups]
-    points = []
+    points: list[Point] = []
     for (name, updates), members in sorted(groups.items(), key=rank):
         told = f"{name}, {updates or 'unknown'} updates" if names.count(name) > 1 else name
         points.append(_point(told, members[0].method, members, next(iter(points), None)))

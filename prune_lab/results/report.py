@@ -24,13 +24,14 @@ from prune_lab.results.head_roles import HeadRoles
 from prune_lab.results.head_sizes_section import head_sizes_section
 from prune_lab.results.making_time import TITLE as MAKING_TIME
 from prune_lab.results.making_time import time_table
+from prune_lab.results.margins import MARGINS, sure_answers
 from prune_lab.results.page import definitions, details, escape, page, table, tiles
 from prune_lab.results.panel_headings import MAX_OPEN, folded, panel_headings
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import against, effort, trained_otherwise
 from prune_lab.results.roles_kept_section import roles_kept_section
 from prune_lab.results.rows import link, quality_note, quality_table, size_table
-from prune_lab.results.significance import PointTests, best_of, fewest_heads
+from prune_lab.results.significance import LOSS_ALONE, PointTests, best_of, fewest_heads
 from prune_lab.results.single_heads import TITLE, single_heads_of, single_heads_table
 from prune_lab.results.style import MethodStyle, method_styles
 from prune_lab.results.summary import TOLERANCE, best_answer, sentences
@@ -160,9 +161,9 @@ def _single_heads(panel: Panel, directory: Path, suffix: str) -> list[str]:
 _CURVE = (
     "BLEU against remaining heads",
     "Filled stars and horizontal lines are the unpruned models that points are compared with; where there are two, "
-    "the legend says of each method which is its own, and dotted is the line of the second. Thin lines are single seeds, "
-    "strong ones their mean. Bars: 95 % interval of the difference to the own unpruned model, drawn around the point: a "
-    "bar that ends below the line of that model leaves out no loss.",
+    "the legend says of each method which is its own, and dotted is the line of the second. Thin lines are single "
+    "seeds, strong ones their mean. Bars: 95 % interval of the difference to the own unpruned model, drawn around the "
+    "point: a bar that lies below the line of that model tells of a loss.",
 )
 _KINDS = (
     "Heads by kind of site",
@@ -194,9 +195,14 @@ def _key_figures(panel: Panel) -> list[tuple[str, str]]:
     for reference, names in against(panel):
         what = f"BLEU with {total} heads: {effort(reference)}{', for ' if names else ''}{names}"
         figures.append((f"{reference.bleu.mean:.2f}", what))
+    sure = next(iter(sure_answers(panel, MARGINS[0])), None)
+    if sure is not None and sure.point is not None:
+        name = f"heads with surely less than {sure.margin:g} BLEU lost, by {sure.line} ({sure.low:+.2f} at worst)"
+        figures.append((f"{sure.point.heads:.3g} of {total}", name))
     fewest = best_of(fewest_heads(panel, PointTests(panel)))
     if fewest is not None and fewest.point is not None:
-        name = f"heads with no significant loss, by {fewest.line} ({fewest.difference:+.2f} BLEU)"
+        alone = f"; {LOSS_ALONE}" if fewest.test is not None and fewest.test.is_loss_alone else ""
+        name = f"heads with no significant loss, by {fewest.line} ({fewest.difference:+.2f} BLEU{alone})"
         figures.append((f"{fewest.point.heads:.3g} of {total}", name))
     if best is not None:
         name = f"heads for a loss of at most {TOLERANCE:g} BLEU, by {best.line}"

@@ -14,9 +14,9 @@ from prune_lab.results.intervals import interval, interval_text
 from prune_lab.results.p_values import BOOTSTRAP, p_text, p_value
 from prune_lab.results.page import escape, table
 from prune_lab.results.record import Record
+from prune_lab.results.reference_words import against, ends
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import measured_speed, speed_change
-from prune_lab.results.reference_words import against, ends
 
 _QUALITY_HEADINGS = (
     "point",

@@ -19,6 +19,7 @@ from prune_lab.results.planned import unmeasured
 LEAST_BLEU = 1.0
 # A loss is significant if its adjusted p-value is below this.
 LEVEL = 0.05
+LOSS_ALONE = "its own interval excludes 0"
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,20 @@ class PointTest:
         raw: Its p-value, for itself.
         adjusted: The same, corrected for all points of the panel.
         is_loss: Whether it is significantly worse: the adjusted p-value below 0.05, and the difference below 0.
+        is_loss_alone: Whether its own 95 % interval lies below 0, though the adjusted p-value is not small: a loss by
+            itself, which the number of points hides.
     """
 
     raw: PValue
     adjusted: float
     is_loss: bool
+    is_loss_alone: bool = False
 
     @property
     def in_words(self) -> str:
-        """The adjusted p-value, with the raw one in brackets: `p 0.105 (alone 0.007)`."""
-        return f"p {p_text(self.adjusted)} (alone {p_text(self.raw.value)})"
+        """The adjusted p-value, with the raw one in brackets: `p 0.105 (alone 0.007)`; a loss alone is told."""
+        text = f"p {p_text(self.adjusted)} (alone {p_text(self.raw.value)})"
+        return f"{text}, {LOSS_ALONE}" if self.is_loss_alone else text
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -47,6 +52,7 @@ class PointTest:
             "p_value": self.raw.value,
             "p_value_holm": self.adjusted,
             "is_significant_loss": self.is_loss,
+            "interval_excludes_zero": self.is_loss_alone,
         }
 
 
@@ -61,7 +67,9 @@ class PointTests:
         adjusted = holm([value.value for _, value in tested])
         for (point, value), corrected in zip(tested, adjusted, strict=True):
             is_loss = corrected < LEVEL and (panel.difference(point) or 0.0) < 0
-            self._tests[point.line, point.key] = PointTest(value, corrected, is_loss)
+            bounds = interval(point.records)
+            is_below = bounds is not None and bounds[1] < 0
+            self._tests[point.line, point.key] = PointTest(value, corrected, is_loss, is_below and not is_loss)
 
     def of(self, point: Point) -> PointTest | None:
         """The test of a point; None if it was not compared, or its seeds not in the same way."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prune_lab.results.curves import Line, Panel, Point
 from prune_lab.results.intervals import interval_text
+from prune_lab.results.margin_words import margin_sentence
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import listed, unpruned_sentences
 from prune_lab.results.significance import LEAST_BLEU, FewestHeads, PointTests, by_heads, can_be_judged, fewest_heads
@@ -52,7 +52,7 @@ def sentences(panel: Panel, tolerance: float = TOLERANCE) -> list[str]:
     text = unpruned_sentences(panel)
     if max(reference.bleu.mean for reference in panel.references) < LEAST_BLEU:
         return [*text, "A model that scores so little does not translate this text, and no loss can be told from it."]
-    text += [sentence for sentence in [significance_sentence(panel)] if sentence]
+    text += [sentence for sentence in (margin_sentence(panel), significance_sentence(panel)) if sentence]
     reached = sorted((answer for answer in answers(panel, tolerance) if answer.reached), key=lambda a: a.point.heads)
     if reached:
         parts = [

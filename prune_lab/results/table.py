@@ -10,15 +10,16 @@ from prune_lab.results.comet import comet_in_words, comet_models, comet_obstacle
 from prune_lab.results.curves import Panel, Point, panels
 from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
+from prune_lab.results.margins import MARGINS, surely_within
 from prune_lab.results.record import Record
+from prune_lab.results.reference_words import against, effort, ends
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import mean_change
-from prune_lab.results.reference_words import against, effort, ends
 from prune_lab.results.variants import attention_of
 
 _MAX_NAME, _MIN_NAME = 24, 8
 _LEFT = ("method", "point")
-_MARK = "*"
+_MARK, _SURE = "*", "="
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ def text_table(records: Sequence[Record], width: int = 80) -> str:
             del cells[max((column for column in cells if column.drop), key=lambda column: -column.drop)]
         title = [line for text in _setting(panel) for line in textwrap.wrap(text, width, subsequent_indent="  ")]
         note = [f"{_MARK} significant loss, corrected for {len(tests)} points"] if tests.num_losses else []
+        if any(surely_within(point, MARGINS[0]) for point in panel.points):
+            note.insert(0, f"{_SURE} surely less than {MARGINS[0]:g} BLEU lost (one-sided 97.5 %)")
         parts.append("\n".join([*title, _aligned(cells, width), *note]))
     failed = [record for record in records if not record.complete]
     if failed:
@@ -78,11 +81,20 @@ def ordered_points(panel: Panel) -> list[Point]:
 def _cells(panel: Panel, tests: PointTests) -> dict[_Column, list[str]]:
     points = ordered_points(panel)
     cells = {column: [column.text(panel, point) for point in points] for column in _COLUMNS}
-    if tests.num_losses:
-        is_loss = [test is not None and test.is_loss for test in map(tests.of, points)]
+    marks = [_mark(panel, tests, point) for point in points]
+    if any(marks):
         (column,) = [each for each in _COLUMNS if each.heading == "diff"]
-        cells[column] = [f"{text}{_MARK if lost else ' '}" for text, lost in zip(cells[column], is_loss, strict=True)]
+        cells[column] = [f"{text}{mark or ' '}" for text, mark in zip(cells[column], marks, strict=True)]
     return {column: texts for column, texts in cells.items() if any(texts)}
+
+
+def _mark(panel: Panel, tests: PointTests, point: Point) -> str:
+    if any(point is each for each in panel.unpruned):
+        return ""
+    test = tests.of(point)
+    if test is not None and test.is_loss:
+        return _MARK
+    return _SURE if surely_within(point, MARGINS[0]) else ""
 
 
 def _key(point: Point) -> str:

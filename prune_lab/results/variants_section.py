@@ -66,11 +66,9 @@ def _sentences(comparison: Comparison) -> str:
         "differ by nothing but their seed share a row."
     )
     names = [{point.line: point.bleu for point in reversed(each.unpruned)} for each in comparison.variants]
-    # Of the same kind where all have it: a base beside bases, or what was trained on beside its like.
-    shared = next(
-        (name for point in comparison.variants[0].unpruned if all((name := point.line) in found for found in names)),
-        None,
-    )
+    # Of the same kind where all have it: bases beside bases, or what was trained on beside its like.
+    lines = [point.line for point in comparison.variants[0].unpruned]
+    shared = next((line for line in lines if all(line in found for found in names)), None)
     first = [
         (each.label, found[shared] if shared is not None else each.unpruned[0].bleu)
         for each, found in zip(comparison.variants, names, strict=True)

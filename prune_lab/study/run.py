@@ -1,4 +1,4 @@
-"""A whole study: base, base trained on where methods train, all points, report. What `prune-lab-study` does, usable from Python."""
+"""A whole study: base, base trained on, all points, report. What `prune-lab-study` does, usable from Python."""
 
 from __future__ import annotations
 

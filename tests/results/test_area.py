@@ -8,13 +8,20 @@ import pytest
 
 from prune_lab.results.answer_rows import area_note
 from prune_lab.results.answers_text import answers_text
-from prune_lab.results.area import _of_like_resolution, ranking, weights
+from prune_lab.results.area import _of_like_resolution, rankings, weights
 from prune_lab.results.curves import panels
 
 
 def panel_of(*records):
     (panel,) = panels(records)
     return panel
+
+
+def ranking(panel):
+    """The only ranking of a panel, None where there is none."""
+    found = rankings(panel)
+    assert len(found) < 2
+    return found[0] if found else None
 
 
 def curve(record, method, losses, **changes):
@@ -156,3 +163,56 @@ def test_its_interval_is_that_of_the_area_of_each_resample(record):
 def test_there_is_no_area_without_an_unpruned_model_or_with_single_points(record):
     assert ranking(panel_of(*curve(record, "gradient", {24: -1, 12: -4}))) is None
     assert ranking(panel_of(record("unpruned", 48), *curve(record, "gradient", {24: -1}))) is None
+
+
+def gates(record, method, losses, **gates):
+    return [
+        record(method, heads, bleu=38.0 + lost, settings={"gates": {"name": "hard_concrete", **gates}, "point": heads})
+        for heads, lost in losses.items()
+    ]
+
+
+def test_voita_gates_of_the_encoder_do_not_cut_off_gates_at_all_sites(record):
+    """The fine steps of methods that cannot go further say nothing of how closely the others should be measured."""
+    whole, encoder = {39: -0.3, 33: -0.4, 20: -0.7, 13: -1.5, 7: -3.3}, {46: 0, 44: 0, 40: -0.1, 37: -0.2, 34: -0.4}
+    scratch = [
+        record("from_scratch", heads, bleu=36.0, settings={"heads_of": source, "point": heads})
+        for heads, source in ((33, "hard_concrete"), (13, "hard_concrete"))
+    ]
+    found = rankings(
+        panel_of(
+            record("unpruned", 48, bleu=38.0),
+            *gates(record, "hard_concrete", whole),
+            *gates(record, "encoder_only", encoder, kinds=["encoder.self"]),
+            *scratch,
+        )
+    )
+    assert [(each.is_whole, each.heads, [area.line for area in each.areas]) for each in found] == [
+        (True, 7, ["hard_concrete"]), (False, 34, ["encoder_only"]),
+    ]  # fmt: skip
+    assert found[0].left_out == {"from_scratch": "coarser: points at 33, 13"}, "its own two points"
+
+
+def test_michel_kinds_of_site_do_not_end_the_range_of_all(record):
+    def cut(method, losses, kinds=None):
+        settings = {"selection": {"scope": "global", "kinds": kinds}}
+        return [record(method, n, bleu=38.0 + lost, settings={**settings, "point": n}) for n, lost in losses.items()]
+
+    tenths = {heads: -0.01 * (48 - heads) ** 2 for heads in (43, 38, 34, 29, 24, 19, 14, 10, 5)}
+    quarters = {44: -0.1, 40: -0.5, 36: -1.0, 33: -2.0}
+    kinds = {name.replace(".", "_"): cut(name.replace(".", "_"), quarters, [name]) for name in
+             ("encoder.self", "decoder.self", "decoder.cross")}  # fmt: skip
+    made = [*cut("gradient", tenths), *cut("random", tenths), *(each for curve in kinds.values() for each in curve)]
+    whole, some = rankings(panel_of(record("unpruned", 48, bleu=38.0), *made))
+    assert (whole.heads, whole.left_out) == (5, {}) and {area.line for area in whole.areas} == {"gradient", "random"}
+    assert (some.heads, some.is_whole) == (33, False) and {area.line for area in some.areas} == set(kinds)
+    text = " ".join(answers_text([record("unpruned", 48, bleu=38.0), *made]).split())
+    assert "Mean difference over 5 to 48 heads: gradient" in text
+    assert "Mean difference of methods that prune some kinds of site over 33 to 48 heads: decoder_cross" in text
+
+
+def test_one_fine_curve_does_not_leave_out_all_others():
+    fine = list(range(2, 48, 2))
+    heads = {"fine": fine, "one": [12, 24, 36], "two": [12, 24, 36], "rough": [12, 30]}
+    assert _of_like_resolution(heads, 48) == ["fine", "one", "two", "rough"]
+    assert _of_like_resolution({**heads, "rough": [12]}, 48) == ["fine", "one", "two"]

@@ -11,11 +11,12 @@ from prune_lab.results.collect import write_csv
 from prune_lab.results.curves import panels
 from prune_lab.results.intervals import interval, interval_text, p_value
 from prune_lab.results.record import Record
+from prune_lab.results.reference_words import trained_otherwise
 from prune_lab.results.report import _key_figures
 from prune_lab.results.rows import size_table
 from prune_lab.results.speed import NO_CHANGE, mean_change, speed_change
 from prune_lab.results.style import method_styles
-from prune_lab.results.summary import answers, best_answer, sentences, trained_otherwise
+from prune_lab.results.summary import answers, best_answer, sentences
 from prune_lab.results.table import text_table
 
 
@@ -53,10 +54,10 @@ def test_nothing_is_said_of_losses_from_a_model_that_does_not_translate(record):
 def test_tiles_say_when_updates_differ(record):
     unpruned, point = record("unpruned", 48, bleu=38.0), record(bleu=38.0)
     panel = panel_of(unpruned, point)
-    assert trained_otherwise(panel, panel.points[0]) == ""
+    assert trained_otherwise(panel.points[0]) == ""
     longer = {**point.settings, "updates": 5000}
     panel = panel_of(unpruned, record(bleu=38.0, settings=longer))
-    assert trained_otherwise(panel, panel.points[0]) == "trained for 5000 updates"
+    assert trained_otherwise(panel.points[0]) == "trained for 5000 updates"
     assert any("trained for 5000 updates" in name for _, name in _key_figures(panel))
 
 
