@@ -12,9 +12,14 @@ from prune_lab.commands.languages import check_languages
 from prune_lab.commands.settings import SPEED, decoding_options, whole_number, whole_numbers
 from prune_lab.data.kinds import SPLITS
 from prune_lab.data.splits import Splits, load_splits
+from prune_lab.results.flat import flat_settings
+from prune_lab.results.record import Record
 
 if TYPE_CHECKING:
     from prune_lab.study.plan import Plan
+
+# Settings in which a base and a control that is trained like it should agree, besides the number of updates.
+_OF_TRAINING = ("training.max_tokens", "optimizer.lr", "scheduler.warmup_updates", "scheduler.decay_updates")
 
 
 def check(config: dict[str, Any]) -> None:
@@ -107,7 +112,15 @@ def from_trained(config: dict[str, Any]) -> dict[str, Any]:
         "trained_base": model,
         "trained_updates": found.updates,
         "trained_seed": found.initial_seed,
+        "trained_like": _trained_otherwise(found.source, config),
     }
+
+
+def _trained_otherwise(source: str | None, config: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings of training from scratch in which a base was trained otherwise than this study does: there and here."""
+    known = Record.of_export(source) if source is not None and Path(source).is_dir() else None
+    there, here = flat_settings(known.config if known is not None else {}), flat_settings(config)
+    return {key: (there[key], here.get(key)) for key in _OF_TRAINING if key in there and there[key] != here.get(key)}
 
 
 main = command("study", run, check=check)

@@ -123,7 +123,7 @@ def ranking_of(found: Sequence[Ranking], line: str) -> Area | None:
 
 
 def _prunes_all_kinds(line: Line, panel: Panel) -> bool:
-    """Whether nothing keeps a method from removing heads of any kind; a control is like the method whose heads it has."""
+    """Whether a method may remove heads of any kind; a control is like the method whose heads it has."""
     for record in (record for point in line.points for record in point.records):
         settings = record.settings
         given = [settings.get(name) for name in ("selection", "gates")]

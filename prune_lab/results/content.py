@@ -16,11 +16,10 @@ def panel_content(panel: Panel) -> dict[str, Any]:
     """A panel as plain values.
 
     Returns:
-        `Panel.to_dict`, with `significance` (what was corrected for) and `area` (the range and the ranking; `area_of_some_kinds` of methods that prune only
-        some kinds of site); each point
-        with its `significance`; each method with `surely_less_than` (an answer for
-        each margin), `no_significant_loss`, `within_tolerance` and `area`. All of these are
-        None where there is nothing to say.
+        `Panel.to_dict`, with `significance` (what was corrected for), `area` (the range and the ranking) and
+        `area_of_some_kinds` (those of methods that prune only some kinds of site); each point with its `significance`;
+        each method with `surely_less_than` (an answer for each margin), `no_significant_loss`, `within_tolerance` and
+        `area`. All of these are None, or empty, where there is nothing to say.
     """
     content = panel.to_dict()
     tests, ranked = PointTests(panel), rankings(panel)

@@ -84,6 +84,14 @@ def quality_note(panel: Panel) -> str:
         notes.insert(0, f"Differences, their intervals and p-values: {told}.")
     if len(tests):
         notes.insert(0, _p_values_note(tests))
+    for point in panel.points:
+        for record in point.records:
+            skipped = record.settings.get("passed_over")
+            if skipped:
+                heads = ", ".join(map(str, skipped))
+                notes.append(
+                    f"{record.name}, seed {record.seed}: made while {heads} heads had failed, by another route."
+                )
     return " ".join(notes)
 
 

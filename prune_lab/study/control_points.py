@@ -51,6 +51,8 @@ class ControlPoints:
                 f"{point.name}: trains for trainer.max_steps={num_updates}, but the base was trained for "
                 f"{stages.base_updates} updates"
             )
+        for key, (there, here) in setup.trained_like.items():
+            log.warning(f"{point.name}: trains with {key}={here}, but the base was trained with {there}")
         trained = stages.fit(pruned, settings, place / "training", seeds, point.name)
         total, decay = tuning.total_updates, tuning.recovery_updates
         model, result = stages.recover(trained.model, place / "on", total, decay, seeds, f"{point.name} on")

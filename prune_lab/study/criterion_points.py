@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from prune_lab.study.stages import Stages
 
 SCORES = "scores"
+
+log = logging.getLogger(__name__)
 
 
 class CriterionPoints:
@@ -72,6 +75,7 @@ class CriterionPoints:
             **({"masking_updates": masking} if masking else {}),
             "recovery_updates": recovered,
             **(method.distillation.facts() if method.distillation else {}),
+            **self._route(point, before, schedule),
         }
         return Made(model=pruned.model, result=recovery.result, settings=settings)
 
@@ -103,6 +107,19 @@ class CriterionPoints:
             if record is not None:
                 return place, record
         return None
+
+    def _route(self, point: Point, before: tuple[Path, Record] | None, schedule: Schedule) -> dict[str, list[int]]:
+        """For the record: larger budgets that the way to this one should have led over, and that were not there."""
+        if not schedule.rescores:
+            return {}
+        came_from = float("inf") if before is None else before[1].settings["budget"]
+        budgets = self._stages.setup.plan.budgets_of(point.method)
+        passed_over = [budget for budget in budgets if (point.budget or 0) < budget < came_from]
+        if passed_over:
+            log.warning(
+                f"{point.name}: made without going over {passed_over} heads, which are not done; its record says so"
+            )
+        return {"passed_over": passed_over} if passed_over else {}
 
     def _load(self, before: tuple[Path, Record] | None) -> tuple[Transformer, int, Factors]:
         """The model of a point or the base, its updates after the base, and the factors in its weights.

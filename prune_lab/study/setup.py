@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,7 @@ class StudySetup:
         trained_base: a model to use as the base, instead of training one.
         trained_updates: updates that it was trained for; None where that is not known.
         trained_seed: seed of the weights that it began with; None where that is not known.
+        trained_like: settings in which its training was another than that of this study: name -> (there, here).
         callbacks: makes more Lightning callbacks for a run.
         loggers: makes more Lightning loggers for a run in a directory.
     """
@@ -68,6 +69,7 @@ class StudySetup:
     trained_base: Transformer | None = None
     trained_updates: int | None = None
     trained_seed: int | None = None
+    trained_like: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     callbacks: Callable[[], Sequence[Callback]] = list
     loggers: Callable[[Path], Sequence[Logger]] = _none
 
