@@ -81,8 +81,8 @@ def area_note(ranked: Ranking, total_heads: int) -> str:
     if ranked.left_out:
         text += (
             " Ranked are curves whose points lie about equally close (widest step at most "
-            f"{MOST_COARSE:g} times that of the median method), since a straight line between points that are far apart "
-            f"runs below a curve that bends. Left out: {ranked.left_out_in_words}."
+            f"{MOST_COARSE:g} times that of the median method), since a straight line between points that are far "
+            f"apart runs below a curve that bends. Left out: {ranked.left_out_in_words}."
         )
     return text
 

@@ -88,7 +88,7 @@ def time_text(records: Sequence[Record], width: int = 80) -> str:
         times = making_times(panel)
         read = _reading(times) or [""] * len(times)
         found = [
-            f"{each.line} {in_words(each.mean)} ({each.num_models}{f', scores of {number} sentences' if number else ''})"
+            f"{each.line} {in_words(each.mean)} ({each.num_models}{f', {number} sentences read' if number else ''})"
             for each, number in zip(times, read, strict=True)
         ]
         if found:

@@ -39,3 +39,18 @@ def test_long_times_are_in_minutes_and_hours() -> None:
         "120.0 min",
         "2.5 h",
     ]
+
+
+def test_unequal_numbers_of_sentences_that_criteria_read_are_told(record):
+    def made(name, number):
+        settings = {"criterion": {"name": name, "num_sentences": number}, "point": 12}
+        return record(name, 12, settings=settings, seconds={"choosing": 10.0})
+
+    gates = record("gates", 12, settings={"point": 12}, seconds={"training": 10.0})
+    unlike = [made("gradient", 4000), made("shapley", 200), gates]
+    (panel,) = panels(unlike)
+    assert [each.num_sentences for each in making_times(panel)] == [(), (4000,), (200,)]
+    assert "gradient 10.0 s (1, 4000 sentences read)" in time_text(unlike) and "gates 10.0 s (1)," in time_text(unlike)
+    assert "sentences that scores are of" in time_table(panel)
+    alike = [made("gradient", 4000), made("fisher", 4000), gates]
+    assert "sentences" not in time_text(alike) and "scores are of" not in time_table(panels(alike)[0])

@@ -16,7 +16,8 @@ BASE, CONTINUED = 39.35, 39.99
 
 def point(record, method, heads, bleu, against, updates, name=None, **changes):
     compared = {
-        **record().significance, "difference": bleu - against, "low": bleu - against - 0.6, "high": bleu - against + 0.6,
+        **record().significance, "difference": bleu - against,
+        "low": bleu - against - 0.6, "high": bleu - against + 0.6,
         "baseline_bleu": against, **({"baseline": name} if name else {}),
     }  # fmt: skip
     settings = {"criterion": method, "updates": updates, "point": heads}

@@ -605,3 +605,26 @@ def test_points_of_an_earlier_release_are_compared_again_and_not_made_again(
     dataclasses.replace(plain, significance=None).save(stages.place_of(stages.setup.plan.points()[0]))
     with pytest.raises(DamagedFileError, match="1 lines for 8 sentences"):
         stages.point(stages.setup.plan.points()[0])
+
+
+def test_a_point_that_took_another_route_says_so(
+    stages_of: Callable[..., Stages], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a larger budget is not there, an iterative point goes straight on from the base."""
+    stages = stages_of({"steps": {**GRADIENT, "schedule": "iterative"}}, budgets=[4, 2], scoring_sentences=10)
+    first = point_of(stages, 1)
+    assert first.settings["passed_over"] == [4] and "without going over [4] heads" in caplog.text
+    shutil.rmtree(stages.place_of(stages.setup.plan.points()[1]))
+    whole, second = point_of(stages, 0), point_of(stages, 1)
+    assert "passed_over" not in whole.settings and "passed_over" not in second.settings
+
+
+def test_controls_say_how_their_base_was_trained_otherwise(
+    make_setup: Make, based: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = shutil.copytree(based, tmp_path / "study")
+    setup = make_setup({"plain": GRADIENT, "fresh": {"control": "fresh", "heads_of": "plain"}}, budgets=[4])
+    stages = Stages(dataclasses.replace(setup, trained_like={"optimizer.lr": (0.002, 0.004)}), directory)
+    point_of(stages, 0)
+    point_of(stages, 1)
+    assert "fresh-4heads-seed1: trains with optimizer.lr=0.004, but the base was trained with 0.002" in caplog.text
