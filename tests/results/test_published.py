@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from prune_lab.results.beside_published import beside, published_of, published_section, published_text
 from prune_lab.results.curves import Panel, panels
@@ -154,3 +156,12 @@ def test_figures_come_from_the_records_where_no_configuration_is_given(record: M
     assert published_of(records, {"study": {"published": []}}) == []
     with pytest.warns(UserWarning, match="left out published figures"):
         assert published_of([made("gradient", 1, {"source": "x"})]) == []
+
+
+@pytest.mark.parametrize("name", ["voita2019", "michel2019", "dsp2021", "kwon2022"])
+def test_a_paper_study_has_a_figure_to_compare_or_says_that_it_has_none(name: str) -> None:
+    path = Path(__file__).parents[2] / "conf" / "study" / f"{name}.yaml"
+    blocks = parse_published(yaml.safe_load(path.read_text(encoding="utf-8"))["study"]["published"])
+    has_figure = any(row.difference is not None for each in blocks for row in each.rows)
+    says_none = any(text.startswith("No figure stands here") for each in blocks for text in each.findings)
+    assert has_figure != says_none
