@@ -61,7 +61,8 @@ class WeightAverage:
         decay = min(self.decay, (1 + self.num_updates) / (10 + self.num_updates))
         averages = list(self._averages.values())
         weights = [p.detach().to(average.dtype) for p, average in zip(self._parameters.values(), averages, strict=True)]
-        torch._foreach_lerp_(averages, weights, 1 - decay)
+        if averages:  # none where gates alone are trained
+            torch._foreach_lerp_(averages, weights, 1 - decay)
         self.num_updates += 1
 
     @torch.no_grad()
@@ -70,10 +71,11 @@ class WeightAverage:
         parameters: list[Tensor] = list(self._parameters.values())
         if self._weights is None:
             self._weights = [parameter.detach().clone() for parameter in parameters]
-            torch._foreach_copy_(parameters, list(self._averages.values()))
+            values = list(self._averages.values())
         else:
-            torch._foreach_copy_(parameters, self._weights)
-            self._weights = None
+            values, self._weights = self._weights, None
+        if parameters:
+            torch._foreach_copy_(parameters, values)
 
     def state_dict(self) -> dict[str, Tensor | int]:
         """Averages and count, as plain tensors."""

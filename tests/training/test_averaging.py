@@ -46,6 +46,15 @@ def test_untrained_weights_are_forgotten(model):
     assert all(torch.allclose(parameter, torch.tensor(3.0), atol=1e-3) for parameter in model.parameters())
 
 
+def test_where_gates_alone_are_trained_there_is_nothing_to_average(model):
+    average, before = WeightAverage(model, 0.9, leave_out=model.parameters()), values(model)
+    for _ in range(2):
+        average.update()
+        average.swap()
+    torch.testing.assert_close(values(model), before, rtol=0, atol=0)
+    assert average.state_dict() == {"num_updates": 2}
+
+
 def test_swapping_twice_changes_nothing(model):
     average = WeightAverage(model, 0.9)
     change(model)
