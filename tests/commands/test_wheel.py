@@ -116,6 +116,7 @@ def python(code: str, folder: Path, **environment: str) -> str:
     return found.stdout
 
 
+@pytest.mark.slow
 def test_a6_no_module_needs_transformers_and_heads_needs_no_torch(tmp_path: Path) -> None:
     """Every module of the package is imported, with `transformers` out of reach."""
     names = ["prune_lab." + module.removesuffix(".py").replace("/", ".") for module in modules()]
@@ -132,6 +133,7 @@ print(sum(name.startswith("prune_lab.") for name in sys.modules))
     assert int(python(code, tmp_path)) >= len(names)
 
 
+@pytest.mark.slow
 def test_a6_the_whole_flow_passes_without_transformers(tmp_path: Path, tiny: list[str], tiny_text: list[str]) -> None:
     """Every command, in a process that cannot import it."""
     text = [override for override in tiny_text if not override.startswith("validation_decoding")]

@@ -397,6 +397,8 @@ def test_a_configuration_is_a_mapping(config: Any) -> None:
 @pytest.mark.parametrize("path", CONFIGURATIONS, ids=lambda path: path.stem)
 def test_ready_configurations_resolve(path: Path) -> None:
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name in config.pop("defaults", ()):
+        config = {**yaml.safe_load(path.with_stem(name).read_text(encoding="utf-8")), **config}
     assert config["name"] == path.stem
     for key, value in config.items():
         if isinstance(value, str):
