@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from prune_lab.gates.held import held_gates
-from prune_lab.gates.registry import build_gate, set_update
+from prune_lab.gates.registry import build_gate, draw_overlap, set_update
 from prune_lab.gates.subset import SubsetGate
 from prune_lab.heads import HeadMask
 from prune_lab.model.config import ModelConfig
@@ -66,6 +66,21 @@ def test_noise_ends_with_the_annealing(variant: str) -> None:
     drawn.sum().backward()
     for gate in model.gates().values():
         assert gate.scores.grad is not None and torch.isfinite(gate.scores.grad).all()
+
+
+def test_the_overlap_is_that_of_draws_with_the_choice_and_draws_nothing_itself() -> None:
+    model = model_with(7, init_std=2.0, anneal_updates=30, end_temperature=1e-8, noise_to_end=True).train()
+    gates = list(model.gates().values())
+    set_update(gates, 30)
+    state = torch.get_rng_state()
+    found = gates[0].overlap(num_draws=2_000)
+    assert torch.equal(state, torch.get_rng_state()) and draw_overlap(gates) == gates[3].overlap()
+    chosen = torch.cat([gate.keep_rule() for gate in gates])
+    drawn = [float(draw(model).detach()[chosen].sum()) for _ in range(2_000)]
+    assert 3 < found < 6.5 and found == pytest.approx(sum(drawn) / 2_000, abs=0.15)
+    for options in ({"variant": "straight_through"}, {"anneal_updates": 0}):
+        assert draw_overlap(model_with(7, **options).gates().values()) == 7, "no noise"
+    assert draw_overlap([build_gate("hard_concrete", num_heads=4, options={})]) is None
 
 
 def test_noise_may_last_to_the_end_as_in_the_paper() -> None:

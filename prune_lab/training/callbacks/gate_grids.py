@@ -9,12 +9,15 @@ from typing import Any
 import pytorch_lightning as pl
 
 from prune_lab.gates.penalty import expected_open
+from prune_lab.gates.registry import draw_overlap
 from prune_lab.training.files import append_line, drop_lines_after
 from prune_lab.training.module import TranslationModule
 
 
 class GateGrids(pl.Callback):
     """Logs the open count and writes P(open) of every head to `gates.jsonl`, one line each time.
+
+    For gates that keep an exact number, `overlap` says how many heads a draw in training shares with their choice.
 
     Must stand before the callback that saves checkpoints, so that a line belongs to the checkpoint of its update.
 
@@ -85,10 +88,14 @@ class GateGrids(pl.Callback):
         figures = {"gates/open": float(sum(map(len, open_heads.values())))}
         for site, row in grid.items():
             figures |= {f"gates/p_open/{site}.{head}": p for head, p in zip(sites[site].numbers, row, strict=True)}
+        overlap = draw_overlap(gates.values())
+        if overlap is not None:
+            figures["gates/overlap"] = overlap
         for logger in trainer.loggers:
             logger.log_metrics(figures, step=update)
         if trainer.is_global_zero:
-            append_line(self._path, {"update": update, "open": int(figures["gates/open"]), "p_open": grid})
+            line = {"update": update, "open": int(figures["gates/open"]), "p_open": grid}
+            append_line(self._path, line if overlap is None else {**line, "overlap": overlap})
         if update % self._every == 0:
             self._watch(sum(len(open_heads[site]) for site in gates))
 
