@@ -54,6 +54,11 @@ def annealing_updates(gates: Iterable[nn.Module]) -> int:
     return max((gate.anneal_updates for gate in gates if isinstance(gate, SubsetGate)), default=0)
 
 
+def draw_overlap(gates: Iterable[nn.Module]) -> float | None:
+    """Heads that draws of gates that keep an exact number share with their choice, on average; None for others."""
+    return next((gate.overlap() for gate in gates if isinstance(gate, SubsetGate)), None)
+
+
 def set_update(gates: Iterable[nn.Module], update: int) -> None:
     """Say which update comes next (counted from 0), for gates whose draws change as training goes on."""
     for gate in gates:

@@ -124,6 +124,14 @@ class SubsetGate(nn.Module):
         """The relaxed top-k of the scores without noise, at most 1: [H]. Its sum over all sites is about `keep`."""
         return self._subset.relaxed()[self._name].clamp_max(1)
 
+    def overlap(self, *, num_draws: int = 16) -> float:
+        """Heads that hard draws with noise share with the choice of all sites, on average.
+
+        The noise is the same each time and from nowhere that training draws from. `keep` where there is none, as in the
+        straight-through variant; few where weights train with other heads than those that are kept.
+        """
+        return self._subset.overlap(num_draws)
+
     def keep_rule(self) -> Tensor:
         """[H] booleans: True for heads among the `keep` best of all sites."""
         return self.value() > 0
@@ -164,12 +172,25 @@ class _Subset:
         """The parts of the relaxed top-k without noise."""
         return self._split(self._relaxed(self._scores()))
 
+    def overlap(self, num_draws: int) -> float:
+        """See `SubsetGate.overlap`."""
+        scores, kept = self._scores().detach().cpu(), self._num_kept()
+        if not self._is_noisy():
+            return float(kept)
+        choice, generator = hard_top_k(scores, kept), torch.Generator().manual_seed(0)
+        draws = [hard_top_k(scores + gumbel_noise(len(scores), generator), kept) for _ in range(num_draws)]
+        return sum(float((draw * choice).sum()) for draw in draws) / num_draws
+
+    def _is_noisy(self) -> bool:
+        gate = self._first()
+        return gate.variant == "gumbel" and (gate.noise_to_end or not gate.is_annealed)
+
     def _draw(self) -> Tensor:
         gate, scores = self._first(), self._scores()
         if gate.variant == "straight_through":
             kept = hard_top_k(scores, self._num_kept()) * self._live()
             return straight_through(kept, torch.where(self._live(), scores, 0.0))
-        if gate.is_annealed and not gate.noise_to_end:
+        if not self._is_noisy():
             kept = hard_top_k(scores.detach(), self._num_kept()) * self._live()
             return kept + 0 * torch.where(self._live(), scores, 0.0)  # a gradient, of zero, as from any other draw
         noise = gumbel_noise(len(scores), gate.generator)

@@ -98,6 +98,8 @@ COLUMNS = (
     "attention_active_flops",
     "cache_bytes",
     "baseline",
+    "expected_open",
+    "keep_rule_heads",
 )
 
 

@@ -17,6 +17,7 @@ from prune_lab.results.record import Record
 from prune_lab.results.reference_words import against, ends
 from prune_lab.results.significance import PointTests
 from prune_lab.results.speed import measured_speed, speed_change
+from prune_lab.results.target_counts import target_counts
 
 _QUALITY_HEADINGS = (
     "point",
@@ -74,7 +75,7 @@ def quality_table(panel: Panel, directory: str | os.PathLike[str]) -> str:
 
 
 def quality_note(panel: Panel) -> str:
-    """What the p-values are, and why COMET scores are not shown, in plain words; empty where there is neither."""
+    """What the p-values are, why COMET scores are not shown, and what gates that were led to a target left open."""
     tests = PointTests(panel)
     obstacle = comet_obstacle(panel.records)
     notes = [f"{obstacle}; results.csv has them."] if obstacle else []
@@ -92,7 +93,8 @@ def quality_note(panel: Panel) -> str:
                 notes.append(
                     f"{record.name}, seed {record.seed}: made while {heads} heads had failed, by another route."
                 )
-    return " ".join(notes)
+    counts = target_counts(record for point in panel.points for record in point.records)
+    return " ".join([*notes, counts] if counts else notes)
 
 
 def _p_values_note(tests: PointTests) -> str:

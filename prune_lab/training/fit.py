@@ -17,6 +17,7 @@ from prune_lab.data.batching import EncodedCorpus
 from prune_lab.data.datamodule import TranslationData
 from prune_lab.gates.penalty import L0Penalty, Penalty
 from prune_lab.gates.registry import annealing_updates
+from prune_lab.gates.target import TargetPenalty
 from prune_lab.model.dropout import set_dropout
 from prune_lab.model.transformer import Transformer
 from prune_lab.training.callbacks.gate_grids import GateGrids
@@ -231,6 +232,7 @@ def _stages(
                 validate_every=settings.validate_every,
                 penalty_weight=penalty.weight if isinstance(penalty, L0Penalty) else 0.0,
                 gate_learning_rate=settings.gate_learning_rate,
+                target_heads=penalty.heads if isinstance(penalty, TargetPenalty) else None,
             )
         )
     validation = Validation(

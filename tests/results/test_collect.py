@@ -100,6 +100,7 @@ def test_odd_text_stays_in_its_cell(tmp_path, record):
 
 def test_all_columns_are_filled_somewhere(record, attention_facts, tmp_path):
     settings = {"criterion": "gate", "scope": "global", "penalty_weight": 0.02, "updates": 10, "recovery_updates": 5}
+    settings |= {"expected_open": 12.3, "keep_rule_heads": 9}
     made = record(num_heads=12, settings=settings, gate_evaluation="round", reason="", weights_hash="01")
     drawn = {"num_sentences": 1000, "differences": [-1.5, -0.5], "randomisation": {"p_value": 0.03}}
     made = replace(made, significance={**made.significance, **drawn})

@@ -191,3 +191,27 @@ def test_a_target_is_trained_beside_the_gates_and_goes_on_where_it_stopped(task,
     torch.testing.assert_close(later.multipliers, at_once.multipliers, rtol=0, atol=0)
     torch.testing.assert_close(in_two.state_dict(), whole.state_dict(), rtol=0, atol=0)
     assert load_model(tmp_path / "whole" / "last.ckpt").config.gates is not None
+
+
+@pytest.mark.parametrize(("heads", "is_told"), [(2, True), (24, False)])
+def test_a_target_that_is_missed_at_the_end_is_told_in_a_line(task, train, tmp_path, heads, is_told):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(task.model(gated=True), tmp_path, max_steps=4, penalty=TargetPenalty(heads=heads), keep="last")
+    told = [str(warning.message) for warning in caught if "penalty.heads" in str(warning.message)]
+    assert len(told) == is_told and "\n" not in "".join(told)
+    if told:
+        assert told[0].endswith(
+            " gates are expected to be open at the end, more than one off penalty.heads 2; "
+            "more updates after penalty.warmup_updates may lead there"
+        )
+
+
+def test_gates_that_keep_a_number_tell_how_far_draws_agree_with_the_choice(task, train, tmp_path):
+    model = task.model()
+    model.add_gates("subset", options={"keep": 6, "anneal_updates": 20})
+    train(model, tmp_path, max_steps=20, gate_learning_rate=0.2, keep="last")
+    rows = [json.loads(line) for line in (tmp_path / "gates.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["update"] for row in rows] == [10, 20]
+    assert all(1 < row["overlap"] <= 6 and row["open"] == 6 for row in rows)
+    assert "gates/overlap" in (tmp_path / "metrics.csv").read_text(encoding="utf-8")

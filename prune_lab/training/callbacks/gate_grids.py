@@ -1,4 +1,4 @@
-"""The gates while they train: a grid of P(open), the open count, and a warning when nothing moves."""
+"""The gates while they train: a grid of P(open), the open count, and warnings: nothing moves, a target is missed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from prune_lab.gates.penalty import expected_open
+from prune_lab.gates.registry import draw_overlap
 from prune_lab.training.files import append_line, drop_lines_after
 from prune_lab.training.module import TranslationModule
 
 
 class GateGrids(pl.Callback):
     """Logs the open count and writes P(open) of every head to `gates.jsonl`, one line each time.
+
+    For gates that keep an exact number, `overlap` says how many heads a draw in training shares with their choice.
 
     Must stand before the callback that saves checkpoints, so that a line belongs to the checkpoint of its update.
 
@@ -23,6 +27,7 @@ class GateGrids(pl.Callback):
         validate_every: updates between two validations, before which the gates are evaluated as well.
         penalty_weight: of the penalty; a warning only makes sense when it is above 0.
         gate_learning_rate: for the warning.
+        target_heads: open heads that a penalty leads to, or None; a warning at the end when they are missed.
         patience: evaluations, `every` updates apart, without a change of the open count before the warning.
     """
 
@@ -34,11 +39,13 @@ class GateGrids(pl.Callback):
         validate_every: int,
         penalty_weight: float,
         gate_learning_rate: float,
+        target_heads: int | None = None,
         patience: int = 5,
     ) -> None:
         self._path = Path(directory) / "gates.jsonl"
         self._every, self._validate_every, self._patience = every, validate_every, patience
         self._penalty_weight, self._gate_learning_rate = penalty_weight, gate_learning_rate
+        self._target_heads = target_heads
         self._last_update = -1
         self._counts: list[int] = []
         self._warned = False
@@ -57,6 +64,16 @@ class GateGrids(pl.Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """A run that a time limit stopped shows how its gates stand."""
         self._evaluate(trainer, pl_module)
+        if self._target_heads is not None and trainer.global_step >= trainer.max_steps:
+            assert isinstance(pl_module, TranslationModule)
+            expected = float(expected_open(pl_module.model).detach())
+            if abs(expected - self._target_heads) > 1:
+                warnings.warn(
+                    f"{expected:.1f} gates are expected to be open at the end, more than one off penalty.heads "
+                    f"{self._target_heads}; more updates after penalty.warmup_updates may lead there",
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
@@ -71,10 +88,14 @@ class GateGrids(pl.Callback):
         figures = {"gates/open": float(sum(map(len, open_heads.values())))}
         for site, row in grid.items():
             figures |= {f"gates/p_open/{site}.{head}": p for head, p in zip(sites[site].numbers, row, strict=True)}
+        overlap = draw_overlap(gates.values())
+        if overlap is not None:
+            figures["gates/overlap"] = overlap
         for logger in trainer.loggers:
             logger.log_metrics(figures, step=update)
         if trainer.is_global_zero:
-            append_line(self._path, {"update": update, "open": int(figures["gates/open"]), "p_open": grid})
+            line = {"update": update, "open": int(figures["gates/open"]), "p_open": grid}
+            append_line(self._path, line if overlap is None else {**line, "overlap": overlap})
         if update % self._every == 0:
             self._watch(sum(len(open_heads[site]) for site in gates))
 
