@@ -43,7 +43,7 @@ class ModelCosts:
         self.numbers = grid.numbers_of(sum(map(len, model.heads().values())))
         self._masks = None if self.numbers is None else [spread_heads(model, number) for number in self.numbers]
 
-    @property
+    @cached_property
     def workloads(self) -> list[Workload]:
         """One for each batch, length and beam; the first is what a chart shows of sizes that it does not vary."""
         grid = self.grid

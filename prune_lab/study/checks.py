@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prune_lab.plain_values import LARGEST_SEED, check_keys, is_whole
+from prune_lab.plain_values import LARGEST_SEED, check_keys, is_number, is_whole
 
 
 def fields_of(
@@ -47,3 +47,13 @@ def check_seeds(key: str, seeds: Any) -> None:
     if not are_numbers or not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > LARGEST_SEED:
         shown = list(seeds) if isinstance(seeds, tuple) else seeds
         raise ValueError(f"{key}: {shown!r}; allowed are lists of different whole numbers from 0 to {LARGEST_SEED}")
+
+
+def checked_more_seeds(key: str, given: Any) -> dict[float, tuple[int, ...]]:
+    """Budget or penalty weight -> seeds, lists as tuples; ValueError for anything else."""
+    if not isinstance(given, Mapping) or not all(map(is_number, given)):
+        raise ValueError(f"{key}: {given!r}; allowed is a mapping, such as {{24: [2], 12: [2, 3]}}")
+    found = {value: tuple(seeds) if isinstance(seeds, list) else seeds for value, seeds in given.items()}
+    for value, seeds in found.items():
+        check_seeds(f"{key}.{value:g}", () if seeds is None else seeds)
+    return found

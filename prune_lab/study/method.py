@@ -19,7 +19,7 @@ from prune_lab.pruning.schedule import Gradual, Iterative, OneShot, Schedule
 from prune_lab.pruning.selection import UNITS, Selection, check_kinds
 from prune_lab.results.families import UNPRUNED_METHODS
 from prune_lab.results.files import safe_name
-from prune_lab.study.checks import check_seeds, check_whole
+from prune_lab.study.checks import check_seeds, check_whole, checked_more_seeds
 from prune_lab.training.distillation import Distillation
 from prune_lab.training.parameters import PARTS
 
@@ -123,7 +123,10 @@ class Method:
             raise ValueError(f"{where}: allowed is one of gates, criterion and control, not several and not none")
         self._check_keys(where, self.source)
         check_seeds(f"{where}.seeds", self.seeds)
-        self._check_more_seeds(where)
+        object.__setattr__(self, "more_seeds", checked_more_seeds(f"{where}.more_seeds", self.more_seeds))
+        if self.more_seeds and self.schedule == Iterative.name:
+            shown = {key: list(seeds) for key, seeds in self.more_seeds.items()}
+            raise ValueError(f"{where}.more_seeds: {shown!r}; allowed with other schedules than {self.schedule}")
         if self.unit not in (None, *UNITS):
             raise ValueError(f"{where}.unit: {self.unit!r}; allowed are {', '.join(UNITS)}")
         checks = {"gates": self._check_gates, "criterion": self._check_criterion, "control": self._check_control}
@@ -186,18 +189,6 @@ class Method:
             if homes and source not in homes and value != default:
                 allowed = " and ".join(_WITH[home] for home in homes)
                 raise ValueError(f"{where}.{entry.name}: {value!r}; allowed with {allowed}, not with {_WITH[source]}")
-
-    def _check_more_seeds(self, where: str) -> None:
-        given: Any = self.more_seeds
-        if not isinstance(given, Mapping) or not all(is_number(key) for key in given):
-            raise ValueError(f"{where}.more_seeds: {given!r}; allowed is a mapping, such as {{24: [2], 12: [2, 3]}}")
-        for key, seeds in given.items():
-            # From configurations: lists.
-            check_seeds(f"{where}.more_seeds.{key:g}", tuple(seeds) if isinstance(seeds, list) else seeds)
-        values = {key: tuple(seeds) for key, seeds in given.items()}
-        object.__setattr__(self, "more_seeds", values)
-        if values and self.schedule == Iterative.name:
-            raise ValueError(f"{where}.more_seeds: {given!r}; allowed with other schedules than {self.schedule}")
 
     def _check_gates(self, where: str) -> None:
         gates: Any = self.gates
