@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from prune_lab.results.area import MOST_COARSE, Ranking
-from prune_lab.results.curves import Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Point
 from prune_lab.results.significance import LOSS_ALONE, FewestHeads, PointTest, PointTests, fewest_heads
 from prune_lab.results.style import DARK, LIGHT, MethodStyle
 from prune_lab.results.summary import Answer, answers, changes, heads_range

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_lab.heads import KINDS
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.intervals import draw, mean_differences
+from prune_lab.results.points import Line, Point
 
 FORMULA = "A = 1 / (1 - s0) * integral of d(s) from s0 to 1, d(1) = 0"
 # The widest step of a ranked method is at most this many times that of the median method.

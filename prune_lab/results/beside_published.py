@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prune_lab.results.curves import Panel, Point, Statistic, panels
+from prune_lab.results.curves import Panel, panels
 from prune_lab.results.intervals import interval, interval_text
 from prune_lab.results.kept import counts_by_kind, original_by_kind
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Point, Statistic
 from prune_lab.results.published import Published, PublishedRow, parse_published
 from prune_lab.results.record import Record
 

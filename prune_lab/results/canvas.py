@@ -21,8 +21,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from prune_lab.results.curves import Line, Panel
+from prune_lab.results.curves import Panel
 from prune_lab.results.files import write_atomically
+from prune_lab.results.points import Line
 from prune_lab.results.style import MethodStyle, Theme
 
 _METADATA: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}

@@ -12,10 +12,11 @@ from typing import Any
 
 from prune_lab.results.attention_words import attention_in_words
 from prune_lab.results.content import panel_content
-from prune_lab.results.curves import Point, panels, places
+from prune_lab.results.curves import panels, places
 from prune_lab.results.families import compared_with, is_reference
 from prune_lab.results.files import json_text, relative_path, write_atomically
 from prune_lab.results.intervals import interval
+from prune_lab.results.points import Point
 from prune_lab.results.record import FILE_NAME, FORMAT_VERSION, Record
 from prune_lab.results.significance import PointTest, PointTests
 

@@ -13,8 +13,9 @@ from matplotlib.patches import Patch
 
 from prune_lab.heads import kind_of_site
 from prune_lab.results.canvas import legend, new_figure, plain_text, settings
-from prune_lab.results.curves import Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.kept import original_heads, share_kept
+from prune_lab.results.points import Point
 from prune_lab.results.style import LIGHT, Theme
 
 # Inches. Sites with many heads get smaller cells, so that two methods still fit beside each other.

@@ -15,9 +15,9 @@ from typing import Any
 
 from prune_lab.heads import HeadId, HeadSite
 from prune_lab.results.attention_words import attention_in_words, heads_in_words
-from prune_lab.results.curves import Statistic
 from prune_lab.results.head_roles import HeadRoles
 from prune_lab.results.holm import holm
+from prune_lab.results.points import Statistic
 from prune_lab.results.rank_trend import RankTrend, rank_trend
 from prune_lab.results.record import Record
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prune_lab.heads import KINDS, HeadSite, kind_of_site
-from prune_lab.results.curves import Line, Panel, Point, Statistic
+from prune_lab.results.curves import Panel
+from prune_lab.results.points import Line, Point, Statistic
 from prune_lab.results.record import Record
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from prune_lab.results.curves import Line, Panel, panels
+from prune_lab.results.curves import Panel, panels
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Line
 from prune_lab.results.record import Record
 
 TITLE = "Time to make a model"

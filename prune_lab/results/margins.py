@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.intervals import interval, mean_differences
+from prune_lab.results.points import Line, Point
 from prune_lab.results.significance import can_be_judged
 
 # BLEU. With a thousand test sentences intervals reach 0.6 to 0.9 to either side: 1 is about the least margin that a

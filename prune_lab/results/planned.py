@@ -7,7 +7,7 @@ from typing import Any
 
 from prune_lab.heads import budget_from_share
 from prune_lab.plain_values import is_number, is_whole
-from prune_lab.results.curves import Line
+from prune_lab.results.points import Line
 
 
 def unmeasured(line: Line, total_heads: int) -> tuple[str, ...] | None:

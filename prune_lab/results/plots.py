@@ -11,9 +11,10 @@ from matplotlib.ticker import MaxNLocator
 
 from prune_lab.heads import KINDS, kind_of_site
 from prune_lab.results.canvas import frame, legend, method_handles, new_figure, settings, title
-from prune_lab.results.curves import Line, Panel, Point, Statistic
+from prune_lab.results.curves import Panel
 from prune_lab.results.intervals import interval, recorded_difference
 from prune_lab.results.kept import heads_by_kind, original_heads
+from prune_lab.results.points import Line, Point, Statistic
 from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 
 # A loss that is small enough to be of interest, and how much of its surroundings the second view of the curve shows.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
+from prune_lab.results.points import Line, Point
 
 
 def unpruned_sentences(panel: Panel) -> list[str]:

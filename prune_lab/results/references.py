@@ -13,7 +13,7 @@ from prune_lab.results.families import is_comparison_with
 from prune_lab.results.record import Record
 
 if TYPE_CHECKING:
-    from prune_lab.results.curves import Point
+    from prune_lab.results.points import Point
 
 
 def assign_references(

@@ -13,10 +13,11 @@ from functools import cached_property
 from statistics import fmean
 
 from prune_lab.heads import KINDS, HeadId
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.head_roles import GROUPS, NO_ROLE, HeadRoles
 from prune_lab.results.holm import holm
 from prune_lab.results.kept_by_chance import chance_of_more, least_chance
+from prune_lab.results.points import Line, Point
 from prune_lab.results.record import Record
 from prune_lab.results.significance import LEVEL
 

@@ -11,8 +11,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from prune_lab.results.canvas import legend, new_figure, plain_text, settings, title
-from prune_lab.results.curves import Line
 from prune_lab.results.head_roles import GROUPS, NO_ROLE, role_colour
+from prune_lab.results.points import Line
 from prune_lab.results.roles_kept import RolesKept
 from prune_lab.results.style import LIGHT, Theme
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.curves import Panel, panels
 from prune_lab.results.files import relative_path, write_atomically
 from prune_lab.results.head_roles import GROUPS, NO_ROLE, PAGE, SYNTACTIC, TABLE, HeadRoles
 from prune_lab.results.p_values import p_text
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Point
 from prune_lab.results.record import Record
 from prune_lab.results.roles_kept import Preference, RolesKept, roles_kept, significant
 from prune_lab.results.roles_kept_plot import MAX_LINES, drawn_kinds, role_bars

@@ -8,11 +8,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from prune_lab.results.comet import comet_obstacle
-from prune_lab.results.curves import Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.files import relative_path
 from prune_lab.results.intervals import interval, interval_text
 from prune_lab.results.p_values import BOOTSTRAP, p_text, p_value
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Point
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import against, ends
 from prune_lab.results.significance import PointTests

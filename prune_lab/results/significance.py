@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.holm import holm
 from prune_lab.results.intervals import interval
 from prune_lab.results.p_values import BOOTSTRAP, PValue, p_text, p_value
 from prune_lab.results.planned import unmeasured
+from prune_lab.results.points import Line, Point
 
 # An unpruned model below this BLEU does not translate, and whatever is close to it is no answer.
 LEAST_BLEU = 1.0

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from prune_lab.results.curves import Point
+from prune_lab.results.points import Point
 from prune_lab.results.record import Record
 
 NO_CHANGE = "no measurable change"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from prune_lab.results.curves import Line, is_baseline, method_order
+from prune_lab.results.curves import is_baseline, method_order
+from prune_lab.results.points import Line
 
 # Okabe and Ito's colours and three of Paul Tol's: told apart with any of the common kinds of colour blindness,
 # and by marker where colours run out.

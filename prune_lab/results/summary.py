@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_lab.results.curves import Line, Panel, Point
+from prune_lab.results.curves import Panel
 from prune_lab.results.intervals import interval_text
 from prune_lab.results.margin_words import margin_sentence
+from prune_lab.results.points import Line, Point
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import listed, unpruned_sentences
 from prune_lab.results.significance import LEAST_BLEU, FewestHeads, PointTests, by_heads, can_be_judged, fewest_heads

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prune_lab.results.comet import comet_in_words, comet_models, comet_obstacle
-from prune_lab.results.curves import Panel, Point, panels
+from prune_lab.results.curves import Panel, panels
 from prune_lab.results.families import is_reference
 from prune_lab.results.intervals import interval
 from prune_lab.results.margins import MARGINS, surely_within
+from prune_lab.results.points import Point
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import against, effort, ends
 from prune_lab.results.significance import PointTests

@@ -12,7 +12,8 @@ from typing import Any
 
 from prune_lab.results.attention_words import attention_in_words, heads_in_words
 from prune_lab.results.comparable import Comparable
-from prune_lab.results.curves import Line, Panel, Point, method_order
+from prune_lab.results.curves import Panel, method_order
+from prune_lab.results.points import Line, Point
 from prune_lab.results.record import Record
 
 # What papers mean where they say nothing of the attention; it comes first.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from prune_lab.results.canvas import legend, new_figure, plain_text, settings, title
-from prune_lab.results.curves import Point
+from prune_lab.results.points import Point
 from prune_lab.results.record import Record
 from prune_lab.results.style import LIGHT, MethodStyle, Theme, method_styles
 from prune_lab.results.variants import Comparison, Variant

@@ -8,8 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from prune_lab.results.curves import Panel, Point, Statistic
+from prune_lab.results.curves import Panel
 from prune_lab.results.page import escape, table
+from prune_lab.results.points import Point, Statistic
 from prune_lab.results.record import Record
 from prune_lab.results.reference_words import ends
 from prune_lab.results.variants import Comparison, Variant, compare_variants

@@ -4,7 +4,8 @@ import statistics
 
 import pytest
 
-from prune_lab.results.curves import Statistic, panels
+from prune_lab.results.curves import panels
+from prune_lab.results.points import Statistic
 from prune_lab.results.speed import speed_change
 from prune_lab.results.table import text_table
 
